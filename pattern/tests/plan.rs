@@ -1,0 +1,163 @@
+//! Plans: what references mean once unrolled, and what the order check refuses.
+
+use maestro_pattern::{AxisSize, Instruction, Pattern, Plan, Program};
+
+fn pattern(axes: &str, schedule: &str) -> Pattern {
+    let text = format!(
+        "maestro: 1
+name: t
+axes: {axes}
+blocks:
+  g: {{all_gather: {{size: 96, dtype: f32}}}}
+  r: {{reduce_scatter: {{size: 96, dtype: f32}}}}
+  c: {{compute: [{{hold: 5us}}]}}
+  next: {{p2p: [{{send: {{to: 1, size: 8, dtype: f32}}}}, {{recv: {{from: -1, size: 8, dtype: f32}}}}]}}
+  push: {{p2p: [{{send: {{to: 1, size: 8, dtype: f32}}}}]}}
+  pull: {{p2p: [{{recv: {{from: -1, size: 8, dtype: f32}}}}]}}
+  pull_wide: {{p2p: [{{recv: {{from: -1, size: 16, dtype: f32}}}}]}}
+lanes: {{main: {{}}, side: {{}}}}
+{schedule}"
+    );
+    Pattern::from_yaml(&text).unwrap()
+}
+
+fn plan(axes: &str, schedule: &str) -> Plan {
+    Plan::new(&pattern(axes, schedule), &[]).unwrap()
+}
+
+fn refused(axes: &str, schedule: &str) -> String {
+    Plan::new(&pattern(axes, schedule), &[]).unwrap_err().to_string()
+}
+
+/// (block name, indices waited for) of every issue.
+fn issues(plan: &Plan, program: &Program) -> Vec<(String, Vec<u32>)> {
+    program
+        .instructions
+        .iter()
+        .filter_map(|i| match i {
+            Instruction::Issue { block, after, .. } => Some((plan.blocks[*block as usize].name.clone(), after.clone())),
+            Instruction::Wait(_) | Instruction::Host(_) => None,
+        })
+        .collect()
+}
+
+fn after(plan: &Plan) -> Vec<Vec<u32>> {
+    issues(plan, plan.program(0)).into_iter().map(|(_, after)| after).collect()
+}
+
+#[test]
+fn a_reference_is_the_one_of_this_iteration() {
+    let plan = plan(
+        "{dp: {size: 2}}",
+        "schedule: [{repeat: 3, do: [{run: g, on: dp, lane: side}, {run: c, lane: main, after: [g]}]}]",
+    );
+    assert_eq!(after(&plan), [vec![], vec![0], vec![], vec![2], vec![], vec![4]]);
+}
+
+#[test]
+fn one_back_is_the_iteration_before_whether_the_item_stands_earlier_or_later() {
+    let earlier = plan(
+        "{dp: {size: 2}}",
+        "schedule: [{repeat: 3, do: [{run: g, on: dp, lane: side}, {run: c, lane: main, after: ['g[-1]']}]}]",
+    );
+    assert_eq!(after(&earlier), [vec![], vec![], vec![], vec![0], vec![], vec![2]]);
+    let later = plan(
+        "{dp: {size: 2}}",
+        "schedule: [{run: g, on: dp, lane: side}, {repeat: 2, do: [{run: c, lane: main, after: ['g[-1]']}, {run: g, on: dp, lane: side}]}]",
+    );
+    assert_eq!(after(&later), [vec![], vec![0], vec![], vec![2], vec![]]);
+}
+
+#[test]
+fn references_reach_across_motifs() {
+    let plan = plan(
+        "{dp: {size: 2}}",
+        "motifs: {a: [{run: g, on: dp, lane: side}], b: [{run: c, lane: main, after: [g, 'g[-1]']}]}
+schedule: [{repeat: 2, do: a}, {repeat: 2, do: b}]",
+    );
+    assert_eq!(after(&plan), [vec![], vec![], vec![0, 1], vec![0, 1]]);
+}
+
+#[test]
+fn what_the_lane_orders_anyway_is_left_out() {
+    let plan = plan("{dp: {size: 2}}", "schedule: [{run: c, lane: main, as: a}, {run: c, lane: main, after: [a]}]");
+    assert_eq!(after(&plan), [vec![], vec![]]);
+}
+
+#[test]
+fn ranks_that_do_the_same_share_a_program() {
+    let plan = plan("{dp: {size: 4}}", "schedule: [{run: c, lane: main, when: {dp: first}}, {run: c, lane: side}]");
+    assert_eq!(plan.program_of, [0, 1, 1, 1]);
+    assert_eq!(issues(&plan, plan.program(3)).len(), 1);
+}
+
+#[test]
+fn every_rank_has_one_role() {
+    let role = |name: &str, when: &str| format!("  {name}: {{when: {when}, schedule: [{{run: c, lane: main}}]}}\n");
+    let two = format!("roles:\n{}{}", role("a", "{dp: first}"), role("b", "{dp: [0, 1]}"));
+    assert!(refused("{dp: {size: 2}}", &two).contains("rank 0 has two roles: `a` and `b`"));
+    let none = format!("roles:\n{}", role("a", "{dp: first}"));
+    assert!(refused("{dp: {size: 2}}", &none).contains("rank 1 has no role"));
+}
+
+#[test]
+fn communicators_come_in_one_global_order() {
+    let plan = plan(
+        "{dp: {size: 2}, tp: {size: 2}}",
+        "schedule: [{run: r, on: tp, lane: side}, {run: g, on: dp, lane: main}, {run: g, on: dp, lane: side}]",
+    );
+    let all: Vec<_> = plan.communicators.iter().map(|c| (c.axis, c.lane, c.ranks.clone())).collect();
+    assert_eq!(all[0], (0, 0, vec![0, 2]));
+    assert_eq!(all[1], (0, 1, vec![0, 2]));
+    assert_eq!(all[4], (1, 1, vec![0, 1]));
+    assert_eq!(plan.communicator(3, 1, 1), Some(5));
+}
+
+#[test]
+fn a_size_that_no_team_can_hold_is_refused() {
+    let wide = pattern("{dp: {size: 2}}", "schedule: [{run: g, on: dp, lane: side}]");
+    let error = Plan::new(&wide, &[AxisSize { name: "dp".into(), size: 5 }]).unwrap_err().to_string();
+    assert!(error.contains("all_gather of 96 B does not divide into 5 ranks"), "{error}");
+}
+
+#[test]
+fn collectives_must_meet_in_the_same_order() {
+    let swapped = "roles:
+  a: {when: {dp: 0}, schedule: [{run: g, on: dp, lane: side}, {run: r, on: dp, lane: side}]}
+  b: {when: {dp: 1}, schedule: [{run: r, on: dp, lane: side}, {run: g, on: dp, lane: side}]}";
+    let error = refused("{dp: {size: 2}}", swapped);
+    assert!(error.contains("collective 1 is `g` on rank 0 but `r` on rank 1"), "{error}");
+    let missing = "schedule: [{run: g, on: dp, lane: side, when: {dp: not last}}]";
+    let error = refused("{dp: {size: 3}}", missing);
+    assert!(error.contains("rank 0 issues `g` as collective 1 but rank 2 issues only 0"), "{error}");
+}
+
+#[test]
+fn sends_must_meet_receives_of_the_same_size() {
+    assert_eq!(plan("{pp: {size: 4}}", "schedule: [{run: next, on: pp, lane: side}]").world.size(), 4);
+    let error = refused("{pp: {size: 2}}", "schedule: [{run: push, on: pp, lane: side, when: {pp: first}}]");
+    assert!(error.contains("rank 0 sends to rank 1 1 times, which receives 0 times"), "{error}");
+    let sizes = "schedule: [{run: push, on: pp, lane: side, when: {pp: first}}, {run: pull_wide, on: pp, lane: side, when: {pp: last}}]";
+    let error = refused("{pp: {size: 2}}", sizes);
+    assert!(error.contains("8 B of f32 here and 16 B of f32 there"), "{error}");
+}
+
+#[test]
+fn a_step_that_would_deadlock_is_refused() {
+    // Rank 0 waits on the host for its gather before it issues the scatter; rank 1 the other way round, on other lanes.
+    let crossed = "roles:
+  a: {when: {dp: 0}, schedule: [{run: g, on: dp, lane: side}, {wait: g}, {run: r, on: dp, lane: main}]}
+  b: {when: {dp: 1}, schedule: [{run: r, on: dp, lane: main}, {wait: r}, {run: g, on: dp, lane: side}]}";
+    assert!(refused("{dp: {size: 2}}", crossed).contains("would deadlock"));
+    // Two pushes around a ring on one lane, each before its pull, cannot start their pulls.
+    let ring = "roles:
+  a: {when: {dp: 0}, schedule: [{run: push, on: dp, lane: side}, {run: g, on: dp, lane: main, after: [push]}]}
+  b: {when: {dp: 1}, schedule: [{run: g, on: dp, lane: main}, {run: pull, on: dp, lane: side, after: [g]}]}";
+    assert!(refused("{dp: {size: 2}}", ring).contains("would deadlock"));
+}
+
+#[test]
+fn a_program_that_unrolls_without_end_is_refused() {
+    let error = refused("{dp: {size: 1}}", "schedule: [{repeat: 100000, do: [{repeat: 100000, do: [{host: 1us}]}]}]");
+    assert!(error.contains("unrolls to more than"), "{error}");
+}

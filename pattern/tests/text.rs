@@ -1,0 +1,204 @@
+//! Pattern text: what is written reads back, what is wrong is refused with its place and the nearest right name.
+
+use maestro_pattern::{Pattern, Plan};
+
+/// Every key that the format has.
+const EVERYTHING: &str = r#"maestro: 1
+name: everything
+source: {format: kineto, files: 2, step: ProfilerStep#2, step_us: 190658.123, device: NVIDIA H200}
+axes:
+  dp: {size: 2, max_ctas: 8, traffic_class: 3, algorithm: Ring, nvls: false}
+  ep: {teams: [[0, 3], [1, 2]]}
+  pp: {size: 2}
+blocks:
+  gather: {all_gather: {size: 4MiB, dtype: bf16}, captured: 62.5us}
+  reduce: {reduce: {size: 800, dtype: f32, op: max, root: 1}}
+  route: {all_to_all: {size: 20, dtype: f32, splits: [[1, 3], [1, 2]]}}
+  meet: {barrier: {}}
+  lost: {all_reduce: {size: unknown, dtype: f32}}
+  hand_over:
+    p2p:
+      - {send: {to: 1, size: 32MiB, dtype: bf16}}
+      - {recv: {from: -1, size: 32MiB, dtype: bf16}}
+    wrap: true
+  fused:
+    group:
+      - {all_reduce: {size: 1KiB, dtype: f16}}
+      - {broadcast: {size: 2KiB, dtype: i64}}
+  layer:
+    compute:
+      - {gemm: {m: 16384, n: 4096, k: 4096, dtype: bf16}, times: 4}
+      - {gemm: {m: 64, n: 64, k: 64, batch: 12, dtype: f32}}
+      - {memory: 1200000000}
+      - {hold: 35us, sms: 132}
+      - {copy: {d2d: 1KiB}, times: 2}
+      - {set: 4KiB}
+    captured: 8120us
+    idle: 20us
+    skew: [1, 0.98, 1.02, 1]
+  upload: {copy: {h2d: 64KiB}}
+  clear: {set: 1MiB}
+  mine: {kernel: {source: mine.cu, entry: mine, grid: [132, 1, 1], threads: [256, 1, 1]}}
+lanes:
+  main: {}
+  comm: {priority: high, min_ctas: 2, protocol: LL128, sharp: true}
+motifs:
+  forward:
+    - {run: gather, on: dp, lane: comm, as: g}
+    - {host: 42us}
+    - {run: layer, lane: main, after: [g, "g[-1]"]}
+schedule:
+  - {repeat: 4, do: forward}
+  - {do: forward, when: {pp: last}}
+  - repeat: 2
+    when: {dp: not first, pp: [0, 1]}
+    do:
+      - {run: upload, lane: main}
+      - {wait: upload}
+  - {wait: [g, "layer[-2]"]}
+assumed:
+  - {what: "splits of 4 all-to-alls taken as even", confidence: low}
+"#;
+
+#[test]
+fn the_canonical_text_reads_back_to_the_byte() {
+    let pattern = Pattern::from_yaml(EVERYTHING).unwrap();
+    assert_eq!(pattern.to_yaml(), EVERYTHING);
+    assert_eq!(Pattern::from_yaml(&pattern.to_yaml()).unwrap(), pattern);
+}
+
+#[test]
+fn roles_read_back_to_the_byte() {
+    let text = "maestro: 1
+name: two stages
+axes:
+  pp: {size: 2}
+blocks:
+  clear: {set: 1MiB}
+lanes:
+  main: {}
+roles:
+  head:
+    when: {pp: first}
+    schedule:
+      - {run: clear}
+  tail:
+    when: {pp: 1}
+    schedule:
+      - {host: 3ns}
+      - {run: clear}
+";
+    assert_eq!(Pattern::from_yaml(text).unwrap().to_yaml(), text);
+}
+
+#[test]
+fn names_that_yaml_would_misread_are_quoted() {
+    for name in ["yes", "1.5", "a: b", "with \"quotes\"", "tab\there", "null", " lead", "x #y", "", "[a]"] {
+        let mut pattern = Pattern::from_yaml(EVERYTHING).unwrap();
+        pattern.name = name.to_owned();
+        assert_eq!(Pattern::from_yaml(&pattern.to_yaml()).unwrap().name, name);
+    }
+}
+
+/// A pattern that is right but for one line.
+fn with(section: &str, line: &str) -> String {
+    let mut text = String::from("maestro: 1\nname: t\naxes: {dp: {size: 3}}\n");
+    for (name, right) in [
+        ("blocks", "  g: {all_gather: {size: 12, dtype: f32}}\n  c: {compute: [{hold: 5us}]}\n"),
+        ("lanes", "  main: {}\n  side: {}\n"),
+        ("motifs", "  m: [{run: c, lane: main}]\n"),
+        ("schedule", "  - {run: g, on: dp, lane: side}\n  - {do: m}\n"),
+    ] {
+        text.push_str(&format!("{name}:\n{right}"));
+        if name == section {
+            text.push_str(&format!("  {line}\n"));
+        }
+    }
+    text
+}
+
+/// The error of a pattern that is wrong in one line.
+fn error(section: &str, line: &str) -> String {
+    let text = with(section, line);
+    let error = match Pattern::from_yaml(&text) {
+        Err(error) => error,
+        Ok(pattern) => Plan::new(&pattern, &[]).map(|_| ()).expect_err(line),
+    };
+    let place = error.place.position();
+    let expected = text.lines().position(|l| l.trim() == line).map(|n| n as u32 + 1);
+    assert_eq!(place.map(|(line, _)| line), expected, "{error}");
+    error.to_string()
+}
+
+#[test]
+fn the_frame_is_right() {
+    let pattern = Pattern::from_yaml(&with("", "")).unwrap();
+    assert_eq!(Plan::new(&pattern, &[]).unwrap().world.size(), 3);
+}
+
+#[test]
+fn errors_name_the_place_and_the_nearest_right_name() {
+    for (section, line, words) in [
+        (
+            "blocks",
+            "x: {al_gather: {size: 12, dtype: f32}}",
+            &["unknown key `al_gather`", "did you mean `all_gather`?"][..],
+        ),
+        ("blocks", "x: {all_gather: {size: 12, dtype: fp32}}", &["cannot be `fp32`", "did you mean `f32`?"]),
+        ("blocks", "x: {all_gather: {size: lots, dtype: f32}}", &["`lots`", "64MiB"]),
+        ("blocks", "x: {all_gather: {dtype: f32}}", &["lacks `size`"]),
+        ("blocks", "x: {all_gather: {size: 12, dtype: f32, op: sum}}", &["unknown key `op`"]),
+        ("blocks", "x: {barrier: {}, compute: []}", &["has both `barrier` and `compute`"]),
+        ("blocks", "x: {captured: 5us}", &["does nothing"]),
+        ("blocks", "x: {set: 4, wrap: true}", &["wrap belongs to p2p"]),
+        ("blocks", "x: {compute: [{hold: 5 parsecs}]}", &["`5 parsecs`", "42us"]),
+        ("blocks", "x: {compute: [{hold: 5us, times: 0}]}", &["at least 1"]),
+        ("lanes", "x: {priority: hihg}", &["cannot be `hihg`", "did you mean `high`?"]),
+        ("schedule", "- {run: gg, on: dp, lane: side}", &["no block is named `gg`", "did you mean `g`?"]),
+        ("schedule", "- {run: g, on: pd, lane: side}", &["no axis is named `pd`", "did you mean `dp`?"]),
+        ("schedule", "- {run: g, lane: side}", &["needs an axis"]),
+        ("schedule", "- {run: c, on: dp, lane: side}", &["needs no axis"]),
+        ("schedule", "- {run: c, lane: sde}", &["no lane is named `sde`", "did you mean `side`?"]),
+        ("schedule", "- {run: c}", &["runs on no lane", "main, side"]),
+        ("schedule", "- {run: c, lane: main, after: [h]}", &["nothing is labelled `h`"]),
+        ("schedule", "- {run: c, lane: main, as: x, after: [x]}", &["cycle", "x -> x"]),
+        ("schedule", "- {do: mm}", &["no motif is named `mm`", "did you mean `m`?"]),
+        ("schedule", "- {repeat: 4}", &["repeats nothing"]),
+        ("schedule", "- {wait: g, run: c}", &["has both"]),
+        ("schedule", "- {host: 3us, lane: main}", &["`lane` belongs to run"]),
+        ("schedule", "- {do: m, when: {dp: frist}}", &["`frist`", "did you mean `first`?"]),
+        ("schedule", "- {do: m, when: {tp: first}}", &["no axis is named `tp`"]),
+        ("motifs", "n: [{do: n}]", &["motifs go in a cycle: n -> n"]),
+    ] {
+        let error = error(section, line);
+        for word in words {
+            assert!(error.contains(word), "{line}: {error}");
+        }
+    }
+}
+
+#[test]
+fn two_items_that_wait_for_each_other_are_a_cycle() {
+    let text =
+        with("schedule", "- {run: c, lane: main, as: x, after: [y]}\n  - {run: c, lane: side, as: y, after: [x]}");
+    let error = Plan::new(&Pattern::from_yaml(&text).unwrap(), &[]).unwrap_err().to_string();
+    assert!(error.contains("cycle: x -> y -> x"), "{error}");
+}
+
+#[test]
+fn text_that_is_no_pattern_says_so() {
+    for (text, words) in [
+        ("", "lacks `maestro`"),
+        ("- 1\n- 2\n", "must be a map"),
+        ("name: x\n", "begins with maestro: 1"),
+        ("maestro: 2\nnew_key: 1\n", "reads version 1"),
+        ("maestro: 1\nname: x\n", "neither a schedule nor roles"),
+        ("maestro: 1\nname: x\nschedule: []\nroles: {}\n", "both a schedule and roles"),
+        ("maestro: 1\nname: [x\n", "line "),
+        ("maestro: 1\nname: x\nname: y\nschedule: []\n", "line 3"),
+        ("maestro: 1\nname: x\naxes: {3d: {size: 1}}\nschedule: []\n", "cannot be named `3d`"),
+    ] {
+        let error = Pattern::from_yaml(text).unwrap_err().to_string();
+        assert!(error.contains(words) && !error.contains('\n'), "{text:?}: {error}");
+    }
+}
