@@ -1,0 +1,278 @@
+//! What every importer gives: all ranks of one recording, normalised. It knows no file format and no pattern.
+//!
+//! A [`Capture`] holds facts as recorded, with names, links and times; nothing here is inferred. What the facts mean
+//! (which step, which communicator, what waited for what) is decided in [`crate::synthesis`].
+//!
+//! Times are integer nanoseconds. Their zero is the recording's own (often the Unix epoch); only differences, and
+//! comparisons between ranks of one capture, mean something.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use maestro_pattern::{CollectiveKind, CopyDirection, Dtype};
+
+/// All ranks of one recording.
+#[derive(Clone, Debug, Default)]
+pub struct Capture {
+    /// Name of the importer that read it.
+    pub format: &'static str,
+    /// The files, in reading order.
+    pub files: Vec<PathBuf>,
+    /// One a rank, ascending by rank.
+    pub timelines: Vec<Timeline>,
+}
+
+/// One rank of a capture: one device as one process drove it.
+#[derive(Clone, Debug, Default)]
+pub struct Timeline {
+    /// Global rank, if the recording tells.
+    pub rank: Option<u32>,
+    /// Number of ranks of the job, if the recording tells.
+    pub world_size: Option<u32>,
+    /// The file it was read from.
+    pub file: PathBuf,
+    /// Ordinal of the device inside the process.
+    pub device: u32,
+    /// Name of the device.
+    pub device_name: Option<String>,
+    /// Number of multiprocessors of the device.
+    pub device_sms: Option<u32>,
+    /// What the device did, ascending by start.
+    pub activities: Vec<Activity>,
+    /// What the host asked the device to do, ascending by start.
+    pub calls: Vec<HostCall>,
+    /// What the host recorded about its communication, ascending by start.
+    pub records: Vec<CommRecord>,
+    /// Named host ranges (`nccl:...`, `FSDP::...`), ascending by start. Step marks are in `steps`.
+    pub annotations: Vec<Annotation>,
+    /// Host ranges that mark steps, ascending by start.
+    pub steps: Vec<StepMark>,
+    /// Shapes of matrix products, by the external id that their kernels carry.
+    pub products: HashMap<u64, Product>,
+    /// Process groups as the header lists them.
+    pub groups: Vec<ProcessGroup>,
+    /// Recorded waits of a stream for an event of another; empty unless the profiler was told to record them.
+    pub stream_waits: Vec<StreamWait>,
+}
+
+/// One thing a device did.
+#[derive(Clone, Debug)]
+pub struct Activity {
+    /// Kernel, copy or set.
+    pub kind: ActivityKind,
+    /// Name, shared among equal ones.
+    pub name: Arc<str>,
+    /// Start.
+    pub start_ns: i64,
+    /// Duration.
+    pub duration_ns: i64,
+    /// Stream.
+    pub stream: i64,
+    /// Links it to the host call that launched it; unique per process.
+    pub correlation: Option<u64>,
+    /// Links it to the operator or record that was current at its launch.
+    pub external_id: Option<u64>,
+    /// What its own metadata say about its communication.
+    pub comm: Option<Box<CommFacts>>,
+}
+
+impl Activity {
+    /// Start + duration.
+    pub fn end_ns(&self) -> i64 {
+        self.start_ns + self.duration_ns
+    }
+}
+
+/// What kind of thing a device did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ActivityKind {
+    /// A kernel of this many thread blocks (0: not recorded).
+    Kernel {
+        /// Thread blocks, x times y times z.
+        blocks: u64,
+    },
+    /// A copy.
+    Copy {
+        /// From where to where; `None`: something else (peer to peer, say).
+        direction: Option<CopyDirection>,
+        /// Bytes.
+        bytes: u64,
+    },
+    /// A fill.
+    Set {
+        /// Bytes.
+        bytes: u64,
+    },
+}
+
+impl ActivityKind {
+    /// Its name in the conservation table.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Kernel { .. } => "kernel",
+            Self::Copy { .. } => "copy",
+            Self::Set { .. } => "set",
+        }
+    }
+}
+
+/// One call of the host into the driver or runtime.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostCall {
+    /// What it asked for.
+    pub kind: CallKind,
+    /// Thread.
+    pub thread: i64,
+    /// Start.
+    pub start_ns: i64,
+    /// End.
+    pub end_ns: i64,
+    /// Links it to what it launched.
+    pub correlation: Option<u64>,
+}
+
+/// What a host call asked for. Calls that change nothing on the device (queries, attributes) are not kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CallKind {
+    /// A kernel, a copy, a set or a graph: something with activities.
+    Launch,
+    /// An event on a stream (cudaEventRecord).
+    EventRecord,
+    /// A stream shall wait for an event (cudaStreamWaitEvent).
+    StreamWait,
+    /// The host waits for an event, a stream or the device.
+    Synchronize,
+}
+
+/// A host record of one communication call (`record_param_comms`).
+#[derive(Clone, Debug)]
+pub struct CommRecord {
+    /// What it says.
+    pub facts: CommFacts,
+    /// Thread.
+    pub thread: i64,
+    /// Start.
+    pub start_ns: i64,
+    /// End.
+    pub end_ns: i64,
+    /// Links it to its kernel, if that carries the same.
+    pub external_id: Option<u64>,
+}
+
+/// What a kernel's metadata or a host record say about a communication.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommFacts {
+    /// Which operation.
+    pub op: CommOp,
+    /// The name as recorded.
+    pub recorded_name: Arc<str>,
+    /// Element type, if recorded and known.
+    pub dtype: Option<Dtype>,
+    /// Elements that this rank put in.
+    pub in_elements: u64,
+    /// Elements that this rank got out.
+    pub out_elements: u64,
+    /// Elements to each rank of the group; empty: even or not recorded.
+    pub in_splits: Vec<u64>,
+    /// Elements from each rank of the group; empty: even or not recorded.
+    pub out_splits: Vec<u64>,
+    /// Number of ranks of the group.
+    pub group_size: Option<u32>,
+    /// Global ranks of the group, whole; `None` if not recorded or cut.
+    pub ranks: Option<Vec<u32>>,
+    /// Name of the process group. A hint, not an identity: ranks may name groups differently.
+    pub group_name: Option<Arc<str>>,
+    /// Description of the process group: a mesh dimension, say.
+    pub group_desc: Option<Arc<str>>,
+    /// Sequence number in the group.
+    pub seq: Option<u64>,
+}
+
+/// Which communication.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CommOp {
+    /// A collective.
+    Collective(CollectiveKind),
+    /// A send to this global rank.
+    Send {
+        /// Global rank of the receiver.
+        to: Option<u32>,
+    },
+    /// A receive from this global rank.
+    Recv {
+        /// Global rank of the sender.
+        from: Option<u32>,
+    },
+    /// The host asked to wait for an earlier one; nothing runs.
+    Wait,
+    /// Something that is not known here.
+    Other,
+}
+
+/// A named host range.
+#[derive(Clone, Debug)]
+pub struct Annotation {
+    /// Name.
+    pub name: Arc<str>,
+    /// Thread.
+    pub thread: i64,
+    /// Start.
+    pub start_ns: i64,
+    /// End.
+    pub end_ns: i64,
+}
+
+/// A host range that marks a step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StepMark {
+    /// Name (`ProfilerStep#2`).
+    pub name: Arc<str>,
+    /// Thread.
+    pub thread: i64,
+    /// Start.
+    pub start_ns: i64,
+    /// End.
+    pub end_ns: i64,
+}
+
+/// A process group as a header lists it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProcessGroup {
+    /// Name.
+    pub name: String,
+    /// Description.
+    pub desc: String,
+    /// Global ranks; empty means all.
+    pub ranks: Vec<u32>,
+}
+
+/// A matrix product's shape: `batch` times m x k by k x n.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Product {
+    /// Rows of the result.
+    pub m: u64,
+    /// Columns of the result.
+    pub n: u64,
+    /// Inner dimension.
+    pub k: u64,
+    /// Independent products.
+    pub batch: u64,
+    /// Element type.
+    pub dtype: Dtype,
+}
+
+/// A recorded wait of one stream for an event of another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamWait {
+    /// The stream that waits.
+    pub stream: i64,
+    /// The stream that the event was recorded on, if the profiler saw the record.
+    pub on_stream: Option<i64>,
+    /// Correlation of the host call that waits.
+    pub correlation: u64,
+    /// Correlation of the host call that recorded the event, if the profiler saw it.
+    pub record_correlation: Option<u64>,
+    /// Number of the event, if recorded. One event may be recorded, and waited for, many times.
+    pub event: Option<u64>,
+}

@@ -1,0 +1,175 @@
+//! What can be wrong with a capture, each with its file, the place in it, what was expected and what would help.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Result with this crate's [`Error`].
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why a capture cannot be read. One sentence each, without a full stop, the remedy behind a semicolon.
+///
+/// Bytes are counted from 0. In a gzip file, `byte` of the JSON errors is a place in the decompressed text, `byte` of
+/// the gzip errors one in the file itself.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Nothing to read was named.
+    #[error("no capture was given; name capture files, or the folder that holds one file a rank")]
+    NoPath,
+
+    /// A path that leads nowhere.
+    #[error("{}: no such file or folder; name capture files, or the folder that holds one file a rank", file.display())]
+    Missing {
+        /// The path.
+        file: PathBuf,
+    },
+
+    /// A pattern with `*` or `?` that nothing matches.
+    #[error("{}: nothing matches; the last part of a path may be a pattern of `*` and `?`", pattern.display())]
+    NoMatch {
+        /// The pattern.
+        pattern: PathBuf,
+    },
+
+    /// The operating system refuses.
+    #[error("{}: cannot be read ({source}); check that it is a plain file and its permissions", file.display())]
+    Unreadable {
+        /// The path.
+        file: PathBuf,
+        /// What the operating system says.
+        source: io::Error,
+    },
+
+    /// A file, or the content of a gzip file, without a byte in it.
+    #[error("{}: the file is empty where a capture was expected; check that the profiler was stopped and its export \
+             finished", file.display())]
+    Empty {
+        /// The file.
+        file: PathBuf,
+    },
+
+    /// A folder in which no file is a capture.
+    #[error(
+        "{}: no capture is directly inside this folder ({files} files looked at); expected is {formats}",
+        folder.display()
+    )]
+    NoTraces {
+        /// The folder.
+        folder: PathBuf,
+        /// How many files were looked at.
+        files: usize,
+        /// The formats that can be read.
+        formats: String,
+    },
+
+    /// A file that no importer recognises.
+    #[error("{}: the content is of no format known here; tried was {formats}", file.display())]
+    Unrecognised {
+        /// The file.
+        file: PathBuf,
+        /// The formats that were tried and what they are.
+        formats: String,
+    },
+
+    /// Readable, but not what the format holds: JSON without events, say.
+    #[error("{}: byte {byte}: {found} where {expected} was expected; {help}", file.display())]
+    Shape {
+        /// The file.
+        file: PathBuf,
+        /// Where that shows.
+        byte: u64,
+        /// What is there.
+        found: &'static str,
+        /// What should be there.
+        expected: &'static str,
+        /// What would help.
+        help: &'static str,
+    },
+
+    /// The text ends before what it began is complete.
+    #[error("{}: the JSON ends at byte {byte}, {inside}; the file is cut: copy it again, or record again and let the \
+             export finish", file.display())]
+    Truncated {
+        /// The file.
+        file: PathBuf,
+        /// Length of what is there.
+        byte: u64,
+        /// What was being read.
+        inside: &'static str,
+    },
+
+    /// The text breaks the grammar of its format.
+    #[error("{}: byte {byte}: malformed JSON, {problem}; copy the file again, or record again", file.display())]
+    Malformed {
+        /// The file.
+        file: PathBuf,
+        /// Where.
+        byte: u64,
+        /// What is wrong there.
+        problem: String,
+    },
+
+    /// A gzip file that ends too early.
+    #[error("{}: the gzip data end at byte {byte} before they are complete; the file is cut: copy it again, or record \
+             again and let the export finish", file.display())]
+    GzipTruncated {
+        /// The file.
+        file: PathBuf,
+        /// Length of the file.
+        byte: u64,
+    },
+
+    /// A gzip file that does not decompress.
+    #[error("{}: the gzip data are corrupt before byte {byte} ({problem}); copy the file again", file.display())]
+    GzipCorrupt {
+        /// The file.
+        file: PathBuf,
+        /// How far the file was read.
+        byte: u64,
+        /// What the decompressor says.
+        problem: String,
+    },
+
+    /// Two recordings of one rank.
+    #[error("{} and {} are both of rank {rank}; give one file a rank, all of the same recording", first.display(),
+            second.display())]
+    SameRank {
+        /// The rank.
+        rank: u32,
+        /// The file that was read first.
+        first: PathBuf,
+        /// The other.
+        second: PathBuf,
+    },
+
+    /// Host rows, but nothing that a device did.
+    #[error("{}: nothing that a GPU did is in it, though the host made {launches} launches; the profiler lost the \
+             device rows or was not asked for them: record again with ProfilerActivity.CUDA among its activities",
+            file.display())]
+    NoActivities {
+        /// The file.
+        file: PathBuf,
+        /// Launches that the host rows show.
+        launches: usize,
+    },
+
+    /// A capture without a single rank.
+    #[error("the capture holds no rank; record at least one")]
+    NoRanks,
+
+    /// A step that was asked for and is not there, or not on every rank.
+    #[error("no step `{wanted}` is on every rank; there are: {}", known.join(", "))]
+    NoSuchStep {
+        /// What was asked for.
+        wanted: String,
+        /// The steps that every rank has.
+        known: Vec<String>,
+    },
+
+    /// No step has device work on every rank.
+    #[error("no step has device work on every rank (the first rank has: {}); record the same steps on all ranks",
+            known.join(", "))]
+    NoCommonStep {
+        /// The steps of the first rank.
+        known: Vec<String>,
+    },
+}

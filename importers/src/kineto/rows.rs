@@ -1,0 +1,297 @@
+//! The rows of a file as they come: which are kept, and what of them.
+//!
+//! Times stay relative to the header's base, because the header may come last; [`Rows::finish`], next door, adds it.
+
+use std::collections::{BTreeMap, HashMap};
+
+use maestro_pattern::CopyDirection;
+
+use super::comm;
+use super::event::{Args, Category, Event, List, bare, integer, number_in};
+use super::names::Names;
+use super::product::Multiply;
+use super::time::parse_us;
+use crate::Notes;
+use crate::capture::{
+    Activity, ActivityKind, Annotation, CallKind, CommRecord, HostCall, Product, StepMark, StreamWait,
+};
+
+/// Host ranges of this name and a number mark steps.
+const STEP_PREFIX: &str = "ProfilerStep#";
+
+/// What was kept of a file so far.
+#[derive(Default)]
+pub(super) struct Rows {
+    names: Names,
+    pub(super) devices: BTreeMap<u32, DeviceRows>,
+    pub(super) calls: Vec<HostCall>,
+    /// Calls of no known kind, as launches: that they are, if an activity turns out to carry their correlation.
+    pub(super) unknown_calls: Vec<HostCall>,
+    pub(super) records: Vec<CommRecord>,
+    pub(super) annotations: Vec<Annotation>,
+    pub(super) steps: Vec<StepMark>,
+    pub(super) products: HashMap<u64, Product>,
+}
+
+/// What one device did.
+#[derive(Default)]
+pub(super) struct DeviceRows {
+    pub(super) activities: Vec<Activity>,
+    pub(super) waits: Vec<StreamWait>,
+}
+
+/// Start and duration of a row, relative to the base.
+struct Time {
+    start_ns: i64,
+    duration_ns: i64,
+}
+
+impl Time {
+    fn end_ns(&self) -> i64 {
+        self.start_ns + self.duration_ns
+    }
+}
+
+impl Rows {
+    /// Takes one row, if it is of a kind that matters.
+    pub(super) fn take(&mut self, event: &Event<'_>, notes: &mut Notes) {
+        match event.category() {
+            Some(category @ (Category::Kernel | Category::Copy | Category::Set)) => {
+                self.activity(category, event, notes);
+            }
+            Some(Category::Sync) => self.sync(event, notes),
+            Some(Category::Call) => self.call(event, notes),
+            Some(Category::Operator) => self.operator(event, notes),
+            Some(Category::Annotation) => self.annotation(event, notes),
+            None => {}
+        }
+    }
+
+    fn activity(&mut self, category: Category, event: &Event<'_>, notes: &mut Notes) {
+        let name = event.name();
+        let Some(time) = time(event, notes) else { return };
+        if time.start_ns == 0 && time.duration_ns == 0 {
+            // The profiler writes so what it lost the times of.
+            notes.add("device rows without times, left out", || name.into_owned());
+            return;
+        }
+        let args = event.args();
+        let kind = match category {
+            Category::Copy => {
+                ActivityKind::Copy { direction: direction(&name), bytes: integer(args.bytes).unwrap_or(0) }
+            }
+            Category::Set => ActivityKind::Set { bytes: integer(args.bytes).unwrap_or(0) },
+            _ => ActivityKind::Kernel { blocks: blocks(&args) },
+        };
+        let correlation = integer(args.correlation);
+        let comm = comm::facts(&args, &mut self.names, notes).map(Box::new);
+        let activity = Activity {
+            kind,
+            name: self.names.share(&name),
+            start_ns: time.start_ns,
+            duration_ns: time.duration_ns,
+            stream: integer(args.stream).or_else(|| number_in(event.tid)).unwrap_or(0),
+            correlation,
+            // Until 2023 a row linked to no operator carried its correlation here; the two count separately.
+            external_id: integer(args.external_id).filter(|id| correlation != Some(*id)),
+            comm,
+        };
+        self.device(event, &args).activities.push(activity);
+    }
+
+    fn sync(&mut self, event: &Event<'_>, notes: &mut Notes) {
+        if event.name() != "Stream Wait Event" {
+            // The others are waits of the host, which its calls show.
+            return;
+        }
+        let args = event.args();
+        let (Some(stream), Some(correlation)) = (integer(args.stream), integer(args.correlation)) else {
+            notes.add("stream waits without stream or correlation, left out", || bare(event.ts).to_owned());
+            return;
+        };
+        // Minus one stands for what was not seen, and so parses as no unsigned number.
+        let wait = StreamWait {
+            stream,
+            on_stream: integer(args.wait_on_stream).filter(|stream| *stream >= 0),
+            correlation,
+            record_correlation: integer(args.wait_on_cuda_event_record_corr_id),
+            event: integer(args.wait_on_cuda_event_id),
+        };
+        if wait.record_correlation.is_none() {
+            notes.add("stream waits for an event whose record was not seen", || format!("correlation {correlation}"));
+        }
+        self.device(event, &args).waits.push(wait);
+    }
+
+    fn call(&mut self, event: &Event<'_>, notes: &mut Notes) {
+        let kind = call_kind(&event.name());
+        let correlation = integer(event.args().correlation);
+        if kind.is_none() && correlation.is_none() {
+            return;
+        }
+        let Some(time) = time(event, notes) else { return };
+        let call = HostCall {
+            kind: kind.unwrap_or(CallKind::Launch),
+            thread: thread(event),
+            start_ns: time.start_ns,
+            end_ns: time.end_ns(),
+            correlation,
+        };
+        if kind.is_some() { &mut self.calls } else { &mut self.unknown_calls }.push(call);
+    }
+
+    fn operator(&mut self, event: &Event<'_>, notes: &mut Notes) {
+        let name = event.name();
+        if name == "record_param_comms" {
+            let args = event.args();
+            let Some(facts) = comm::facts(&args, &mut self.names, notes) else {
+                notes.add("communication records that do not name their collective", || bare(event.ts).to_owned());
+                return;
+            };
+            let Some(time) = time(event, notes) else { return };
+            self.records.push(CommRecord {
+                facts,
+                thread: thread(event),
+                start_ns: time.start_ns,
+                end_ns: time.end_ns(),
+                external_id: integer(args.external_id),
+            });
+        } else if let Some(multiply) = Multiply::from_name(&name) {
+            let args = event.args();
+            match (integer(args.external_id), multiply.product(&args)) {
+                (Some(id), Some(product)) => {
+                    self.products.insert(id, product);
+                }
+                _ => notes.add("matrix products without usable shapes", || {
+                    format!("{name} of {} (recorded with record_shapes?)", args.input_dims.map_or("", |raw| raw.get()))
+                }),
+            }
+        } else if name.starts_with(STEP_PREFIX) {
+            // Until 2022 marks were operators.
+            self.annotation(event, notes);
+        }
+    }
+
+    fn annotation(&mut self, event: &Event<'_>, notes: &mut Notes) {
+        let Some(time) = time(event, notes) else { return };
+        let name = self.names.share(&event.name());
+        let (thread, start_ns, end_ns) = (thread(event), time.start_ns, time.end_ns());
+        if name.starts_with(STEP_PREFIX) {
+            self.steps.push(StepMark { name, thread, start_ns, end_ns });
+        } else {
+            self.annotations.push(Annotation { name, thread, start_ns, end_ns });
+        }
+    }
+
+    fn device(&mut self, event: &Event<'_>, args: &Args<'_>) -> &mut DeviceRows {
+        let ordinal = integer(args.device).or_else(|| integer(event.pid)).unwrap_or(0);
+        self.devices.entry(ordinal).or_default()
+    }
+}
+
+/// When a row was. A missing or negative duration (of what was not finished) is none; without a start the row is lost.
+fn time(event: &Event<'_>, notes: &mut Notes) -> Option<Time> {
+    let Some(start_ns) = parse_us(bare(event.ts)) else {
+        notes.add("rows without a readable time, left out", || format!("{} at `{}`", event.name(), bare(event.ts)));
+        return None;
+    };
+    let duration_ns = parse_us(bare(event.dur)).filter(|duration| *duration >= 0);
+    if duration_ns.is_none() {
+        notes.add("rows without a readable duration, taken as none", || {
+            format!("{} of `{}`", event.name(), bare(event.dur))
+        });
+    }
+    Some(Time { start_ns, duration_ns: duration_ns.unwrap_or(0) })
+}
+
+fn thread(event: &Event<'_>) -> i64 {
+    number_in(event.tid).unwrap_or(0)
+}
+
+/// Thread blocks: the product of the grid's dimensions; 0 if it is not recorded.
+fn blocks(args: &Args<'_>) -> u64 {
+    match List::read(args.grid) {
+        List::Whole(grid) if !grid.is_empty() => {
+            grid.iter().try_fold(1u64, |blocks, size| blocks.checked_mul(*size)).unwrap_or(0)
+        }
+        _ => 0,
+    }
+}
+
+/// `Memcpy HtoD (Pinned -> Device)` and its like. Peer to peer is none of these.
+fn direction(name: &str) -> Option<CopyDirection> {
+    match name.split_whitespace().nth(1) {
+        Some("HtoD") => Some(CopyDirection::H2d),
+        Some("DtoH") => Some(CopyDirection::D2h),
+        Some("DtoD") => Some(CopyDirection::D2d),
+        _ => None,
+    }
+}
+
+/// What a call of CUDA's or HIP's runtime or driver asks for, by its family of names; `None`: nothing known to matter.
+fn call_kind(name: &str) -> Option<CallKind> {
+    let has = |part| name.contains(part);
+    if (has("Graph") && !has("GraphLaunch")) || has("LaunchHostFunc") {
+        // Building a graph names what its nodes will do later; a host function is no work of the device.
+        None
+    } else if has("StreamWaitEvent") {
+        Some(CallKind::StreamWait)
+    } else if has("EventRecord") {
+        Some(CallKind::EventRecord)
+    } else if has("Synchronize") {
+        Some(CallKind::Synchronize)
+    } else if has("Launch") || has("Memcpy") || has("Memset") {
+        Some(CallKind::Launch)
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_are_told_by_their_family() {
+        for (kind, names) in [
+            (
+                Some(CallKind::Launch),
+                "cudaLaunchKernel cudaLaunchKernelExC cuLaunchKernelEx cudaLaunchCooperativeKernel hipLaunchKernel \
+                 hipExtModuleLaunchKernel cudaMemcpyAsync cudaMemcpy cuMemcpyHtoDAsync_v2 hipMemcpyWithStream \
+                 cudaMemsetAsync cuMemsetD32Async cudaGraphLaunch hipGraphLaunch",
+            ),
+            (
+                Some(CallKind::EventRecord),
+                "cudaEventRecord cudaEventRecordWithFlags cuEventRecord cuEventRecordWithFlags hipEventRecord",
+            ),
+            (Some(CallKind::StreamWait), "cudaStreamWaitEvent cuStreamWaitEvent hipStreamWaitEvent"),
+            (
+                Some(CallKind::Synchronize),
+                "cudaDeviceSynchronize cudaStreamSynchronize cudaEventSynchronize cuCtxSynchronize \
+                 cuStreamSynchronize cuEventSynchronize hipDeviceSynchronize hipStreamSynchronize",
+            ),
+            (
+                None,
+                "cudaEventQuery cudaStreamIsCapturing cudaGetFuncBySymbol INVALID cudaGraphAddMemcpyNode \
+                 cudaLaunchHostFunc cuGraphAddEventRecordNode cudaGraphInstantiate cudaFuncSetAttribute",
+            ),
+        ] {
+            for name in names.split_whitespace() {
+                assert_eq!(call_kind(name), kind, "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn copies_know_their_direction() {
+        for (name, expected) in [
+            ("Memcpy HtoD (Pinned -> Device)", Some(CopyDirection::H2d)),
+            ("Memcpy DtoH (Device -> Pageable)", Some(CopyDirection::D2h)),
+            ("Memcpy DtoD (Device -> Device)", Some(CopyDirection::D2d)),
+            ("Memcpy PtoP (Device -> Device)", None),
+            ("", None),
+        ] {
+            assert_eq!(direction(name), expected, "{name}");
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! Profiler captures of training steps in, patterns out.
+//!
+//! An [`Importer`] reads one file format into [`capture::Timeline`]s and knows nothing else; [`read`] finds the files,
+//! asks [`IMPORTERS`] who recognises them, and gathers a [`capture::Capture`]. [`synthesis`] makes of it a Pattern and
+//! the captured executions of its blocks.
+//!
+//! This crate knows no back end and prints nothing: what is odd goes into [`Notes`], what is wrong into [`Error`].
+
+pub mod capture;
+mod error;
+mod input;
+mod kineto;
+mod notes;
+mod source;
+pub mod synthesis;
+
+use std::path::Path;
+
+pub use error::{Error, Result};
+pub use input::{Head, Verdict};
+pub use notes::{Note, Notes};
+pub use source::read;
+
+/// Reads one capture format.
+pub trait Importer: Sync {
+    /// Its name on the command line and in patterns.
+    fn name(&self) -> &'static str;
+
+    /// What it reads, and what writes that, for a person.
+    fn about(&self) -> &'static str;
+
+    /// Whether it reads files that begin so. Decided by content, never by the file's name.
+    fn recognise(&self, head: &Head) -> Verdict;
+
+    /// Reads one file.
+    ///
+    /// # Errors
+    /// What cannot be survived, with the file and the byte position; what can goes into `notes`.
+    fn read(&self, file: &Path, notes: &mut Notes) -> Result<Vec<capture::Timeline>>;
+}
+
+/// Every format that can be read.
+pub static IMPORTERS: &[&dyn Importer] = &[&kineto::Kineto];

@@ -1,0 +1,259 @@
+//! Last pass: the pattern's schedule, from every rank's events.
+//!
+//! Ranks whose events are the same blocks in the same order share one schedule; what their captures disagree on about
+//! waiting is left out, because a dependency that one rank's times contradict is none. Ranks that differ get roles by
+//! their coordinate on an axis.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use maestro_pattern::{Block, Body, Item, Lane, Pattern, Reference, Role, Selector, Step, When, World};
+
+use super::axes::Axes;
+use super::blocks::{Blocks, Rank, readable};
+use super::fold::{Back, Leaf, Timed, Tree, fold};
+use crate::Notes;
+
+/// One rank's step as leaves, each with the host time before it in nanoseconds.
+type Leaves = Vec<(Leaf, f64)>;
+
+/// What the schedule is made of.
+pub(crate) struct Parts<'a> {
+    pub ranks: &'a [Rank<'a>],
+    pub blocks: &'a Blocks,
+    pub axes: &'a Axes,
+    pub lanes: &'a [Lane],
+    pub lane_of: &'a [HashMap<i64, usize>],
+    /// When each rank issued its first event, in nanoseconds after the first rank did.
+    pub late_ns: &'a [i64],
+}
+
+/// Fills the schedule, or roles, of `pattern`, whose axes, blocks and lanes are there.
+pub(crate) fn schedule(pattern: &mut Pattern, parts: &Parts<'_>, notes: &mut Notes) {
+    let mut classes: Vec<(Vec<usize>, Leaves)> = Vec::new();
+    for (r, rank) in parts.ranks.iter().enumerate() {
+        let leaves = leaves(parts, r, rank);
+        match classes.iter_mut().find(|(_, other)| same_blocks(other, &leaves)) {
+            Some((members, common)) => {
+                meet(common, &leaves);
+                members.push(r);
+            }
+            None => classes.push((vec![r], leaves)),
+        }
+    }
+    for (members, leaves) in &mut classes {
+        leaves.iter_mut().for_each(|(_, host_ns)| *host_ns /= members.len() as f64);
+    }
+    let Ok(world) = World::new(&pattern.axes, &[]) else { return };
+    let single = classes.len() == 1;
+    for (n, (members, leaves)) in classes.into_iter().enumerate() {
+        let ranks: Vec<u32> = members.iter().map(|r| parts.ranks[*r].rank).collect();
+        let mut items = late_starts(parts, &members, &world, single);
+        items.extend(Writer::new(&pattern.blocks, parts).items(&fold(leaves)));
+        if single {
+            pattern.schedule = items;
+            return;
+        }
+        let (name, when) = role(&world, &ranks).unwrap_or_else(|| {
+            notes.add("roles that are no coordinate of one axis", || format!("ranks {ranks:?}"));
+            (format!("role_{n}"), When::default())
+        });
+        pattern.roles.push(Role { name, when, schedule: items, place: Default::default() });
+    }
+}
+
+fn leaves(parts: &Parts<'_>, r: usize, rank: &Rank<'_>) -> Leaves {
+    let block_of = &parts.blocks.block_of[r];
+    let events = &rank.events.events;
+    let mut waits = rank.events.host_waits.iter().peekable();
+    let mut leaves = Vec::new();
+    let mut now = events.first().map_or(0, |event| event.issued_ns);
+    for (e, event) in events.iter().enumerate() {
+        while let Some((wait, cause, _)) = waits.next_if(|(_, _, before)| *before <= e) {
+            leaves.push((Leaf::Wait(back(block_of, *cause, e)), (wait.start_ns - now).max(0) as f64));
+            now = now.max(wait.end_ns);
+        }
+        let axis = rank.communication(event).map(|(resolved, _)| parts.axes.axis_of[resolved.communicator]);
+        let after = event.after.iter().map(|cause| back(block_of, *cause, e)).collect();
+        let lane = parts.lane_of[r].get(&event.stream).copied().unwrap_or_default();
+        let leaf = Leaf::Run { block: block_of[e], axis, lane, after };
+        leaves.push((leaf, (event.issued_ns - now).max(0) as f64));
+        now = now.max(event.issued_ns);
+    }
+    leaves
+}
+
+/// Event `cause` as seen when `issued` events have been issued.
+fn back(block_of: &[usize], cause: usize, issued: usize) -> Back {
+    let block = block_of[cause];
+    let since = block_of[cause + 1..issued].iter().filter(|other| **other == block).count();
+    (block, since as u32)
+}
+
+fn same_blocks(a: &Leaves, b: &Leaves) -> bool {
+    a.len() == b.len()
+        && a.iter().zip(b).all(|((a, _), (b, _))| match (a, b) {
+            (
+                Leaf::Run { block, axis, lane, .. },
+                Leaf::Run { block: other_block, axis: other_axis, lane: other_lane, .. },
+            ) => (block, axis, lane) == (other_block, other_axis, other_lane),
+            (Leaf::Wait(a), Leaf::Wait(b)) => a == b,
+            _ => false,
+        })
+}
+
+/// Keeps of `common` what `other` agrees with, and adds its host time.
+fn meet(common: &mut Leaves, other: &Leaves) {
+    for ((leaf, host_ns), (other, more)) in common.iter_mut().zip(other) {
+        *host_ns += more;
+        if let (Leaf::Run { after, .. }, Leaf::Run { after: other, .. }) = (leaf, other) {
+            after.retain(|back| other.contains(back));
+        }
+    }
+}
+
+/// Host time at the start of the ranks that began the step later than the first. Less than a thousandth of the step is
+/// left out.
+fn late_starts(parts: &Parts<'_>, members: &[usize], world: &World, single: bool) -> Vec<Item> {
+    let span = |r: &usize| {
+        let events = &parts.ranks[*r].events.events;
+        let end = events.iter().map(|event| event.end_ns).max().unwrap_or(0);
+        end - events.first().map_or(end, |event| event.issued_ns)
+    };
+    let least = members.iter().map(span).max().unwrap_or(0) / 1000;
+    let late = |r: &&usize| parts.late_ns[**r] > least;
+    if !single && members.iter().all(|r| late(&r)) {
+        // One coordinate, usually one rank: the role's own first item, no condition needed.
+        let mean = members.iter().map(|r| parts.late_ns[*r]).sum::<i64>() / members.len() as i64;
+        return vec![Item::new(Step::Host(readable(mean as f64)))];
+    }
+    members
+        .iter()
+        .filter(late)
+        .map(|r| {
+            let mut item = Item::new(Step::Host(readable(parts.late_ns[*r] as f64)));
+            item.when = coordinates(world, parts.ranks[*r].rank);
+            item
+        })
+        .collect()
+}
+
+/// The condition that selects exactly one rank: its coordinate on the axes that form the grid.
+fn coordinates(world: &World, rank: u32) -> When {
+    let mut all = Vec::new();
+    let mut alone: HashSet<u32> = (0..world.size()).collect();
+    for (axis, described) in world.axes().iter().enumerate() {
+        if alone.len() == 1 {
+            break;
+        }
+        if let Some((_, place)) = world.seat(axis, rank) {
+            alone.retain(|other| world.seat(axis, *other).is_some_and(|(_, theirs)| theirs == place));
+            all.push((described.name.clone(), Selector::These(vec![place])));
+        }
+    }
+    When(all)
+}
+
+/// Name and condition of a role that is a set of coordinates on one axis.
+fn role(world: &World, ranks: &[u32]) -> Option<(String, When)> {
+    for (axis, described) in world.axes().iter().enumerate() {
+        let place = |rank: u32| world.seat(axis, rank).map(|(_, place)| place);
+        let places: BTreeSet<u32> = ranks.iter().filter_map(|rank| place(*rank)).collect();
+        let selected = (0..world.size()).filter(|rank| place(*rank).is_some_and(|p| places.contains(&p)));
+        if selected.collect::<Vec<u32>>() != ranks {
+            continue;
+        }
+        let places: Vec<u32> = places.into_iter().collect();
+        let shown: Vec<String> = places.iter().map(u32::to_string).collect();
+        let name = format!("{}_{}", described.name, shown.join("_"));
+        return Some((name, When(vec![(described.name.clone(), Selector::These(places))])));
+    }
+    None
+}
+
+/// Turns trees into items, and relative references into those of the pattern format, which count from the one of this
+/// iteration, issued or not.
+struct Writer<'a> {
+    blocks: &'a [Block],
+    parts: &'a Parts<'a>,
+    /// The sequences around: blocks issued in each of their trees, and the place of the current one.
+    frames: Vec<(Vec<HashSet<usize>>, usize)>,
+    /// Host time too short for an item of its own, in nanoseconds.
+    rest_ns: f64,
+}
+
+impl<'a> Writer<'a> {
+    fn new(blocks: &'a [Block], parts: &'a Parts<'a>) -> Self {
+        Self { blocks, parts, frames: Vec::new(), rest_ns: 0.0 }
+    }
+
+    fn items(&mut self, trees: &[Tree]) -> Vec<Item> {
+        self.frames.push((trees.iter().map(issued).collect(), 0));
+        let mut items = Vec::new();
+        for (n, tree) in trees.iter().enumerate() {
+            if let Some(frame) = self.frames.last_mut() {
+                frame.1 = n;
+            }
+            match tree {
+                Tree::Leaf(timed) => self.leaf(timed, &mut items),
+                Tree::Loop { times, body } => {
+                    let body = Body::Inline(self.items(body));
+                    items.push(Item::new(Step::Repeat { times: *times as u64, body }));
+                }
+            }
+        }
+        self.frames.pop();
+        items
+    }
+
+    fn leaf(&mut self, timed: &Timed, items: &mut Vec<Item>) {
+        /// Host time below this waits for more.
+        const LEAST_NS: f64 = 1_000.0;
+        let host = timed.host_ns / timed.places.len() as f64 + self.rest_ns;
+        if host >= LEAST_NS {
+            items.push(Item::new(Step::Host(readable((host / 100.0).round() * 100.0))));
+            self.rest_ns = 0.0;
+        } else {
+            self.rest_ns = host;
+        }
+        items.push(Item::new(match &timed.leaf {
+            Leaf::Wait(back) => Step::Wait(vec![self.reference(*back)]),
+            Leaf::Run { block, axis, lane, after } => Step::Run {
+                block: self.blocks[*block].name.clone(),
+                on: axis.map(|axis| self.parts.axes.axes[axis].name.clone()),
+                lane: (self.parts.lanes.len() > 1).then(|| self.parts.lanes[*lane].name.clone()),
+                label: None,
+                after: after.iter().map(|back| self.reference(*back)).collect(),
+            },
+        }));
+    }
+
+    fn reference(&self, (block, back): Back) -> Reference {
+        let ahead = self.frames.iter().rev().find_map(|(inside, place)| {
+            let holds = |range: &[HashSet<usize>]| range.iter().any(|blocks| blocks.contains(&block));
+            if holds(&inside[..*place]) { Some(false) } else { holds(&inside[*place..]).then_some(true) }
+        });
+        Reference { label: self.blocks[block].name.clone(), back: back + u32::from(ahead == Some(true)) }
+    }
+}
+
+/// Blocks that a tree issues.
+fn issued(tree: &Tree) -> HashSet<usize> {
+    match tree {
+        Tree::Leaf(Timed { leaf: Leaf::Run { block, .. }, .. }) => HashSet::from([*block]),
+        Tree::Leaf(_) => HashSet::new(),
+        Tree::Loop { body, .. } => body.iter().flat_map(issued).collect(),
+    }
+}
+
+/// How often each rank executes each block, for the numbers of captured executions.
+pub(crate) fn instances(block_of: &[usize]) -> Vec<u32> {
+    let mut next: BTreeMap<usize, u32> = BTreeMap::new();
+    block_of
+        .iter()
+        .map(|block| {
+            let n = next.entry(*block).or_default();
+            *n += 1;
+            *n - 1
+        })
+        .collect()
+}

@@ -1,0 +1,220 @@
+//! Sixth pass: from activities to events, each the execution of one block.
+//!
+//! Every communication is an event. Compute, copies and sets that follow each other on a lane become one event as long
+//! as nothing could tell them apart from outside: until a point where lanes meet (somebody waits for this one, or this
+//! one for somebody), where the host stood still, or where the step enters another phase.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use super::depend::{Dependencies, HostWait, Issue};
+use crate::capture::{Annotation, Timeline};
+
+/// One execution of a block.
+#[derive(Clone, Debug)]
+pub(crate) struct Event {
+    pub stream: i64,
+    /// Activities in lane order; one if it communicates.
+    pub activities: Vec<usize>,
+    pub communicates: bool,
+    /// Part of the step: `forward`, `backward`, or what an annotation around the launch says.
+    pub phase: Arc<str>,
+    /// Whether the thread that marks the steps launched it, and not autograd's, say.
+    pub main: bool,
+    /// When the host had issued its first activity.
+    pub issued_ns: i64,
+    /// Start of the first activity.
+    pub start_ns: i64,
+    /// End of the last activity to end.
+    pub end_ns: i64,
+    /// Time between start and end in which none of its activities ran and the next was not issued yet.
+    pub idle_ns: i64,
+    /// Events that must have ended first, beside the lane's own; reduced to those that others do not imply.
+    pub after: Vec<usize>,
+}
+
+/// A step of one timeline as events.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Events {
+    /// In issue order.
+    pub events: Vec<Event>,
+    /// Host waits: the wait, the event waited for, and the number of events issued before it.
+    pub host_waits: Vec<(HostWait, usize, usize)>,
+}
+
+/// Fuses the launches of a step.
+pub(crate) fn fuse(timeline: &Timeline, issues: &[Issue], dependencies: &Dependencies) -> Events {
+    let causes: HashSet<usize> = dependencies.edges.iter().map(|(cause, _)| *cause).collect();
+    let effects: HashSet<usize> = dependencies.edges.iter().map(|(_, effect)| *effect).collect();
+    let main = timeline.steps.first().map(|step| step.thread);
+    let mut events: Vec<Event> = Vec::new();
+    let mut open: HashMap<i64, usize> = HashMap::new();
+    let mut event_of: HashMap<usize, usize> = HashMap::new();
+    let mut waits = dependencies.host_waits.iter().peekable();
+    let mut host_waits = Vec::new();
+    for issue in issues {
+        while let Some(wait) = waits.next_if(|wait| wait.start_ns <= issue.asked_ns) {
+            // Nothing issued later may join an event that the host has waited behind.
+            open.clear();
+            if let Some(event) = event_of.get(&wait.activity) {
+                host_waits.push((*wait, *event, events.len()));
+            }
+        }
+        let phase = phase(timeline, issue, main);
+        let joins = open
+            .get(&issue.stream)
+            .copied()
+            .filter(|event| !issue.communicates && !effects.contains(&issue.activity) && events[*event].phase == phase);
+        let event = match joins {
+            Some(event) => {
+                extend(&mut events[event], timeline, issue);
+                event
+            }
+            None => {
+                events.push(begin(timeline, issue, phase, main.is_none_or(|main| main == issue.thread)));
+                events.len() - 1
+            }
+        };
+        event_of.insert(issue.activity, event);
+        if issue.communicates || causes.contains(&issue.activity) {
+            open.remove(&issue.stream);
+        } else {
+            open.insert(issue.stream, event);
+        }
+    }
+    for (cause, effect) in &dependencies.edges {
+        if let (Some(cause), Some(effect)) = (event_of.get(cause), event_of.get(effect))
+            && cause < effect
+        {
+            events[*effect].after.push(*cause);
+        }
+    }
+    reduce(&mut events);
+    Events { events, host_waits }
+}
+
+fn begin(timeline: &Timeline, issue: &Issue, phase: Arc<str>, main: bool) -> Event {
+    let activity = &timeline.activities[issue.activity];
+    Event {
+        stream: issue.stream,
+        activities: vec![issue.activity],
+        communicates: issue.communicates,
+        phase,
+        main,
+        issued_ns: issue.issued_ns,
+        start_ns: activity.start_ns,
+        end_ns: activity.end_ns(),
+        idle_ns: 0,
+        after: Vec::new(),
+    }
+}
+
+fn extend(event: &mut Event, timeline: &Timeline, issue: &Issue) {
+    let activity = &timeline.activities[issue.activity];
+    // The lane was idle for want of work from its last end until the next was issued.
+    event.idle_ns += (issue.issued_ns.min(activity.start_ns) - event.end_ns).max(0);
+    event.activities.push(issue.activity);
+    event.end_ns = event.end_ns.max(activity.end_ns());
+}
+
+/// What part of the step a launch belongs to: the innermost annotation around it, without what numbers it, else
+/// `forward` on the thread that marks the steps and `backward` on any other (autograd's).
+fn phase(timeline: &Timeline, issue: &Issue, main: Option<i64>) -> Arc<str> {
+    let before = timeline.annotations.partition_point(|a| a.start_ns <= issue.asked_ns);
+    // Annotations nest only a few deep: the innermost is among the last that began before.
+    let around = timeline.annotations[before.saturating_sub(32)..before]
+        .iter()
+        .rev()
+        .find(|a: &&Annotation| a.thread == issue.thread && a.end_ns >= issue.asked_ns && !a.name.starts_with("nccl:"));
+    match around.map(|a| plain(&a.name)).filter(|name| !name.is_empty()) {
+        Some(name) => name.into(),
+        None if main.is_none_or(|main| main == issue.thread) => "forward".into(),
+        None => "backward".into(),
+    }
+}
+
+/// `FSDP::all_gather (blocks.1)` -> `fsdp_all_gather`, `Optimizer.step#AdamW.step` -> `optimizer_step`.
+fn plain(annotation: &str) -> String {
+    let end = annotation.find(['(', '#']).unwrap_or(annotation.len());
+    let head = annotation[..end].split(" for ").next().unwrap_or_default();
+    let mut name = String::new();
+    for c in head.trim().chars() {
+        match c {
+            c if c.is_ascii_alphanumeric() => name.push(c.to_ascii_lowercase()),
+            _ if !name.ends_with('_') => name.push('_'),
+            _ => {}
+        }
+    }
+    let name = name.trim_matches('_');
+    if name.starts_with(|c: char| c.is_ascii_digit()) { format!("phase_{name}") } else { name.to_owned() }
+}
+
+/// Leaves out dependencies that lane order and other dependencies imply.
+fn reduce(events: &mut [Event]) {
+    // Per event, per stream: how many of the stream's events have ended when this one has.
+    let mut ended: Vec<HashMap<i64, usize>> = Vec::with_capacity(events.len());
+    let mut place = vec![0; events.len()];
+    let mut last: HashMap<i64, usize> = HashMap::new();
+    let mut count: HashMap<i64, usize> = HashMap::new();
+    let streams: Vec<i64> = events.iter().map(|event| event.stream).collect();
+    for (index, event) in events.iter_mut().enumerate() {
+        let on_stream = count.entry(event.stream).or_default();
+        place[index] = *on_stream;
+        *on_stream += 1;
+        let mut known = last.get(&event.stream).map(|before| ended[*before].clone()).unwrap_or_default();
+        event.after.sort_unstable_by(|a, b| b.cmp(a));
+        event.after.dedup();
+        event.after.retain(|cause| {
+            if known.get(&streams[*cause]).is_some_and(|n| *n > place[*cause]) {
+                return false;
+            }
+            for (stream, n) in &ended[*cause] {
+                let mine = known.entry(*stream).or_default();
+                *mine = (*mine).max(*n);
+            }
+            true
+        });
+        event.after.sort_unstable();
+        known.insert(event.stream, place[index] + 1);
+        last.insert(event.stream, index);
+        ended.push(known);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn annotations_lose_what_numbers_them() {
+        assert_eq!(plain("FSDP::all_gather (blocks.1)"), "fsdp_all_gather");
+        assert_eq!(plain("Optimizer.step#AdamW.step"), "optimizer_step");
+        assert_eq!(plain("FSDP::backward_prefetch for blocks.3"), "fsdp_backward_prefetch");
+        assert_eq!(plain("## 2d mesh ##"), "");
+        assert_eq!(plain("2d mesh"), "phase_2d_mesh");
+    }
+
+    fn event(stream: i64, after: &[usize]) -> Event {
+        Event {
+            stream,
+            activities: vec![0],
+            communicates: false,
+            phase: "forward".into(),
+            main: true,
+            issued_ns: 0,
+            start_ns: 0,
+            end_ns: 0,
+            idle_ns: 0,
+            after: after.to_vec(),
+        }
+    }
+
+    #[test]
+    fn implied_dependencies_are_left_out() {
+        // 0 and 1 on stream 1; 2 on stream 2 waits for both; 3 on stream 3 waits for 2 and, needlessly, for 0.
+        let mut events = vec![event(1, &[]), event(1, &[]), event(2, &[0, 1]), event(3, &[0, 2]), event(3, &[1])];
+        reduce(&mut events);
+        let after: Vec<Vec<usize>> = events.into_iter().map(|e| e.after).collect();
+        assert_eq!(after, [vec![], vec![], vec![1], vec![2], vec![]]);
+    }
+}

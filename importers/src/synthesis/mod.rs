@@ -1,0 +1,281 @@
+//! From a capture to a pattern: passes over facts, each a file, called here in the one order in which they make sense.
+//!
+//! 1. [`steps`]: which activity belongs to which step; which step is taken.
+//! 2. [`classify`]: what each kernel is, by the best evidence there is.
+//! 3. [`resolve`]: communicators by their ranks, sizes as nccl-tests counts them.
+//! 4. [`matching`]: the same communication on different ranks; clocks; waiting apart from transfer.
+//! 5. [`depend`]: what waited for what across lanes; where the host waited.
+//! 6. [`fuse`]: activities to events.
+//! 7. [`axes`] and [`lanes`]: names for communicators and streams.
+//! 8. [`blocks`]: which events are the same block, and what that does.
+//! 9. [`fold`] and [`emit`]: loops, and the schedule.
+//!
+//! The result holds the captured executions of its blocks as Measurements, so that a replay compares with the capture
+//! by the code that compares two replays. This is the only part of the crate that knows what a pattern is.
+
+mod axes;
+mod blocks;
+mod classify;
+mod depend;
+mod emit;
+mod fold;
+mod fuse;
+mod intervals;
+mod lanes;
+mod matching;
+mod resolve;
+mod steps;
+mod summary;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use maestro_pattern::{Assumption, Axis, AxisShape, Confidence, Measurement, Pattern, Source, State};
+
+pub use summary::{CollectiveSummary, Conservation, StepSummary};
+
+use crate::capture::Capture;
+use crate::{Notes, Result};
+use blocks::Rank;
+
+/// What to import of a capture.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Name of the pattern; `None`: after the first file.
+    pub name: Option<String>,
+    /// Name of the step, or its number; `None`: the last one of typical length.
+    pub step: Option<String>,
+}
+
+/// What a capture became.
+#[derive(Clone, Debug)]
+pub struct Import {
+    /// The pattern.
+    pub pattern: Pattern,
+    /// The captured executions of its blocks; times count from the first rank's first launch in the step.
+    pub measurements: Vec<Measurement>,
+    /// Name of the step that was taken.
+    pub chosen_step: Arc<str>,
+    /// Every step of every rank.
+    pub steps: Vec<StepSummary>,
+    /// Every communication of every step of every rank.
+    pub collectives: Vec<CollectiveSummary>,
+    /// Teams of each axis of the pattern.
+    pub teams: Vec<(String, Vec<Vec<u32>>)>,
+    /// Where the activities of the chosen step went.
+    pub conservation: Vec<Conservation>,
+    /// Ranks in the capture.
+    pub ranks: Vec<u32>,
+    /// Spread of the ranks' clocks around their alignment, in nanoseconds.
+    pub clock_error_ns: i64,
+}
+
+/// Makes a pattern of one step of `capture`.
+///
+/// # Errors
+/// No step has the wanted name, or none is in all ranks; a capture without anything to run.
+pub fn synthesise(capture: &Capture, options: &Options, notes: &mut Notes) -> Result<Import> {
+    let timelines = &capture.timelines;
+    let launches: Vec<_> = timelines.iter().map(steps::launches).collect();
+    let steps: Vec<_> = timelines.iter().zip(&launches).map(|(t, l)| steps::assign(t, l)).collect();
+    let chosen = steps::choose(capture, &steps, options.step.as_deref())?;
+
+    let classified: Vec<_> = timelines.iter().zip(&launches).map(|(t, l)| classify::classify(t, l, notes)).collect();
+    let (communicators, mut resolved) = resolve::resolve(capture, &classified);
+    let matches = matching::matches(capture, &steps, &communicators, &mut resolved, notes);
+
+    let mut recorded = true;
+    let mut events = Vec::new();
+    for (t, timeline) in timelines.iter().enumerate() {
+        let step = steps[t].steps.iter().find(|step| step.name == chosen);
+        let activities = step.map(|step| step.activities.as_slice()).unwrap_or_default();
+        let issues = depend::issues(timeline, &launches[t], activities, |index| classified[t].contains_key(&index));
+        let dependencies = depend::dependencies(timeline, &issues, notes);
+        recorded &= dependencies.recorded;
+        events.push(fuse::fuse(timeline, &issues, &dependencies));
+    }
+
+    let world = world(capture);
+    let axes = axes::axes(&communicators, &resolved, world);
+    let ranks: Vec<Rank<'_>> = timelines
+        .iter()
+        .enumerate()
+        .map(|(t, timeline)| Rank {
+            rank: timeline.rank.unwrap_or(t as u32),
+            timeline,
+            events: &events[t],
+            resolved_of: resolved[t].iter().enumerate().map(|(i, r)| (r.activity, i)).collect(),
+            resolved: &resolved[t],
+            timing: &matches.timing[t],
+        })
+        .collect();
+    let (lanes, lane_of) = lanes::lanes(&ranks);
+    let blocks = blocks::blocks(&ranks, &communicators, &axes, world);
+
+    let issued = |t: usize| events[t].events.first().map(|event| event.issued_ns - matches.offset_ns[t]);
+    let zero = (0..timelines.len()).filter_map(issued).min().unwrap_or(0);
+    let late_ns: Vec<i64> = (0..timelines.len()).map(|t| issued(t).map_or(0, |at| at - zero)).collect();
+    let mut summaries = Vec::new();
+    let mut collectives = Vec::new();
+    for (t, rank) in ranks.iter().enumerate() {
+        for step in &steps[t].steps {
+            let communicates = |index| classified[t].contains_key(&index);
+            summaries.push(summary::step(rank.rank, rank.timeline, step, communicates));
+            collectives.extend(summary::collectives(
+                rank.rank,
+                rank.timeline,
+                step,
+                rank.resolved,
+                rank.timing,
+                &communicators,
+                &axes,
+            ));
+        }
+    }
+    let alone: Vec<HashMap<usize, bool>> = events.iter().map(alone).collect();
+    let conservation =
+        summary::conservation(timelines, &steps, &chosen, |t, index| alone[t].get(&index).copied().unwrap_or(false));
+
+    let mut pattern = Pattern {
+        name: options.name.clone().unwrap_or_else(|| name(capture)),
+        source: Some(source(capture, &chosen, &summaries)),
+        axes: axes.axes.clone(),
+        blocks: blocks.blocks.clone(),
+        lanes: lanes.clone(),
+        assumed: axes.assumed.clone(),
+        ..Pattern::default()
+    };
+    if pattern.axes.is_empty() {
+        // A step without communication still has ranks.
+        pattern.axes = vec![Axis {
+            name: "rank".into(),
+            shape: AxisShape::Size(world),
+            settings: Default::default(),
+            place: Default::default(),
+        }];
+    }
+    let parts = emit::Parts {
+        ranks: &ranks,
+        blocks: &blocks,
+        axes: &axes,
+        lanes: &lanes,
+        lane_of: &lane_of,
+        late_ns: &late_ns,
+    };
+    emit::schedule(&mut pattern, &parts, notes);
+    assume(&mut pattern, recorded, &collectives, &chosen, timelines.len() as u32, world);
+    let teams = axes.axes.iter().zip(&axes.teams).map(|(axis, teams)| (axis.name.clone(), teams.clone())).collect();
+    Ok(Import {
+        measurements: measurements(&ranks, &blocks, &axes, &lanes, &lane_of, &matches.offset_ns, zero),
+        pattern,
+        chosen_step: chosen,
+        steps: summaries,
+        collectives,
+        teams,
+        conservation,
+        ranks: ranks.iter().map(|rank| rank.rank).collect(),
+        clock_error_ns: matches.clock_error_ns,
+    })
+}
+
+/// Number of ranks of the job.
+fn world(capture: &Capture) -> u32 {
+    let told = capture.timelines.iter().filter_map(|t| t.world_size).max().unwrap_or(0);
+    let seen = capture.timelines.iter().enumerate().map(|(t, timeline)| timeline.rank.unwrap_or(t as u32) + 1).max();
+    told.max(seen.unwrap_or(1))
+}
+
+/// `fsdp_large_rank0.json.gz` -> `fsdp_large`.
+fn name(capture: &Capture) -> String {
+    let file = capture.files.first().and_then(|file| file.file_name()).map(|name| name.to_string_lossy().into_owned());
+    let stem = file.as_deref().and_then(|name| name.split('.').next()).unwrap_or("capture");
+    let stem = stem.trim_end_matches(|c: char| c.is_ascii_digit());
+    let stem = stem.strip_suffix("rank").unwrap_or(stem).trim_end_matches(['_', '-']);
+    if stem.is_empty() { "capture".to_owned() } else { stem.to_owned() }
+}
+
+fn source(capture: &Capture, chosen: &str, steps: &[StepSummary]) -> Source {
+    Source {
+        format: capture.format.to_owned(),
+        files: capture.files.len() as u32,
+        step: Some(chosen.to_owned()),
+        step_ns: steps.iter().filter(|step| &*step.name == chosen).map(|step| step.span_ns as u64).max(),
+        device: capture.timelines.iter().find_map(|timeline| timeline.device_name.clone()),
+    }
+}
+
+/// Whether each activity of the step is an event of its own.
+fn alone(events: &fuse::Events) -> HashMap<usize, bool> {
+    let events = events.events.iter();
+    events.flat_map(|event| event.activities.iter().map(|index| (*index, event.activities.len() == 1))).collect()
+}
+
+/// States what was inferred.
+fn assume(
+    pattern: &mut Pattern,
+    recorded: bool,
+    collectives: &[CollectiveSummary],
+    chosen: &str,
+    captured: u32,
+    world: u32,
+) {
+    let mut state = |what: String, confidence| pattern.assumed.push(Assumption { what, confidence });
+    if !recorded {
+        state("dependencies between lanes inferred from the host's calls and the times".into(), Confidence::Medium);
+    }
+    let inferred: usize =
+        collectives.iter().filter(|row| &*row.step == chosen && row.inferred).map(|row| row.count).sum();
+    if inferred > 0 {
+        let what = format!("peers and sizes of {inferred} kernels without metadata taken from the records before them");
+        state(what, Confidence::High);
+    }
+    let unknown: usize =
+        collectives.iter().filter(|row| &*row.step == chosen && row.size.is_none()).map(|row| row.count).sum();
+    if unknown > 0 {
+        state(format!("{unknown} communication kernels have no known size"), Confidence::Low);
+    }
+    if captured < world {
+        state(format!("{} of {world} ranks were not captured and do as the others", world - captured), Confidence::Low);
+    }
+}
+
+/// The captured executions of all blocks.
+fn measurements(
+    ranks: &[Rank<'_>],
+    blocks: &blocks::Blocks,
+    axes: &axes::Axes,
+    lanes: &[maestro_pattern::Lane],
+    lane_of: &[HashMap<i64, usize>],
+    offset_ns: &[i64],
+    zero: i64,
+) -> Vec<Measurement> {
+    let block_names: Vec<Arc<str>> = blocks.blocks.iter().map(|block| block.name.as_str().into()).collect();
+    let axis_names: Vec<Arc<str>> = axes.axes.iter().map(|axis| axis.name.as_str().into()).collect();
+    let lane_names: Vec<Arc<str>> = lanes.iter().map(|lane| lane.name.as_str().into()).collect();
+    let mut all = Vec::new();
+    for (r, rank) in ranks.iter().enumerate() {
+        let instances = emit::instances(&blocks.block_of[r]);
+        for (e, event) in rank.events.events.iter().enumerate() {
+            let block = blocks.block_of[r][e];
+            let communication = rank.communication(event);
+            let timing = communication.and_then(|(_, timing)| timing);
+            let time = |ns: i64| (ns - offset_ns[r] - zero).max(0) as u64;
+            all.push(Measurement {
+                round: 0,
+                iteration: 0,
+                rank: rank.rank,
+                block: block_names[block].clone(),
+                axis: communication.map(|(resolved, _)| axis_names[axes.axis_of[resolved.communicator]].clone()),
+                lane: lane_names[lane_of[r].get(&event.stream).copied().unwrap_or_default()].clone(),
+                instance: instances[e],
+                state: State::Overlapped,
+                start_ns: time(event.start_ns),
+                end_ns: time(event.end_ns),
+                wait_ns: timing.map(|timing| timing.wait_ns as u64),
+                transfer_ns: timing.map(|timing| timing.transfer_ns as u64),
+                size_bytes: blocks.blocks[block].work.size(),
+            });
+        }
+    }
+    all
+}

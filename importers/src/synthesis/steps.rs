@@ -1,0 +1,104 @@
+//! First pass: which activity belongs to which step, and which step is taken.
+//!
+//! An activity belongs to the step in which the host launched it, not the one in which it ran: near the end of a step
+//! the device lags behind by milliseconds. Activities without a recorded launch go by their own start.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::capture::{CallKind, Capture, StepMark, Timeline};
+use crate::{Error, Result};
+
+/// The activities of one step of one timeline.
+#[derive(Clone, Debug)]
+pub(crate) struct Step {
+    /// Name of its mark, or [`WHOLE`].
+    pub name: Arc<str>,
+    /// Its mark, if the capture has marks.
+    pub mark: Option<StepMark>,
+    /// Indices of its activities, by start.
+    pub activities: Vec<usize>,
+}
+
+/// Name of the one step of a capture without marks.
+pub(crate) const WHOLE: &str = "whole capture";
+
+/// Steps of one timeline, and what lies outside all of them.
+#[derive(Clone, Debug)]
+pub(crate) struct Steps {
+    pub steps: Vec<Step>,
+    /// Indices of activities that no step launched.
+    pub outside: Vec<usize>,
+}
+
+/// When the host launched each activity: index into the timeline's calls.
+pub(crate) fn launches(timeline: &Timeline) -> Vec<Option<usize>> {
+    let calls: HashMap<u64, usize> = timeline
+        .calls
+        .iter()
+        .enumerate()
+        .filter(|(_, call)| call.kind == CallKind::Launch)
+        .filter_map(|(i, call)| call.correlation.map(|c| (c, i)))
+        .collect();
+    timeline.activities.iter().map(|a| a.correlation.and_then(|c| calls.get(&c)).copied()).collect()
+}
+
+/// Sorts the activities of `timeline` into its steps.
+pub(crate) fn assign(timeline: &Timeline, launches: &[Option<usize>]) -> Steps {
+    if timeline.steps.is_empty() {
+        let activities = (0..timeline.activities.len()).collect();
+        let step = Step { name: WHOLE.into(), mark: None, activities };
+        return Steps { steps: vec![step], outside: Vec::new() };
+    }
+    let mut steps: Vec<Step> = timeline
+        .steps
+        .iter()
+        .map(|mark| Step { name: mark.name.clone(), mark: Some(mark.clone()), activities: Vec::new() })
+        .collect();
+    let mut outside = Vec::new();
+    for (index, activity) in timeline.activities.iter().enumerate() {
+        let issued = match launches[index] {
+            Some(call) => timeline.calls[call].start_ns,
+            None => activity.start_ns,
+        };
+        // Marks do not overlap: the last one that began before is the only candidate.
+        let after = timeline.steps.partition_point(|mark| mark.start_ns <= issued);
+        match after.checked_sub(1).filter(|i| issued <= timeline.steps[*i].end_ns) {
+            Some(step) => steps[step].activities.push(index),
+            None => outside.push(index),
+        }
+    }
+    Steps { steps, outside }
+}
+
+/// Chooses the step to import: the one named `wanted`, or the last one of typical length.
+///
+/// Typical is within a tenth of the median over the steps that every rank has; a step's length is its longest mark.
+///
+/// # Errors
+/// No step has that name, or no step is in all timelines.
+pub(crate) fn choose(capture: &Capture, steps: &[Steps], wanted: Option<&str>) -> Result<Arc<str>> {
+    let Some(first) = steps.first() else { return Err(Error::NoRanks) };
+    let everywhere = |name: &str| steps.iter().all(|s| s.steps.iter().any(|step| &*step.name == name));
+    let common: Vec<&Step> =
+        first.steps.iter().filter(|step| everywhere(&step.name) && !step.activities.is_empty()).collect();
+    if let Some(wanted) = wanted {
+        // `--step 2` is short for `ProfilerStep#2`.
+        let found = common.iter().find(|step| &*step.name == wanted || step.name.ends_with(&format!("#{wanted}")));
+        return found.map(|step| step.name.clone()).ok_or_else(|| Error::NoSuchStep {
+            wanted: wanted.to_owned(),
+            known: common.iter().map(|step| step.name.to_string()).collect(),
+        });
+    }
+    let length = |name: &str| {
+        let marks = capture.timelines.iter().flat_map(|t| &t.steps).filter(|mark| &*mark.name == name);
+        marks.map(|mark| mark.end_ns - mark.start_ns).max().unwrap_or(0)
+    };
+    let mut lengths: Vec<i64> = common.iter().map(|step| length(&step.name)).collect();
+    lengths.sort_unstable();
+    let Some(median) = lengths.get(lengths.len() / 2).copied() else {
+        return Err(Error::NoCommonStep { known: first.steps.iter().map(|step| step.name.to_string()).collect() });
+    };
+    let typical = common.iter().rev().find(|step| (length(&step.name) - median).abs() * 10 <= median);
+    Ok(typical.or(common.last()).map_or_else(|| first.steps[0].name.clone(), |step| step.name.clone()))
+}

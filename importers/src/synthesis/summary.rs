@@ -1,0 +1,190 @@
+//! What an import says beside the pattern: the steps, the collectives, and where every activity went.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use maestro_pattern::Direction;
+
+use super::axes::Axes;
+use super::intervals::Union;
+use super::matching::Timing;
+use super::resolve::{Communicators, Operation, Resolved};
+use super::steps::{Step, Steps};
+use crate::capture::{ActivityKind, Timeline};
+
+/// One step of one rank, in nanoseconds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StepSummary {
+    /// Global rank.
+    pub rank: u32,
+    /// Name of the step.
+    pub name: Arc<str>,
+    /// Kernels, copies and sets that the host launched in it.
+    pub activities: usize,
+    /// First start to last end.
+    pub span_ns: i64,
+    /// Union of the kernels that do not communicate; copies and sets are neither.
+    pub compute_ns: i64,
+    /// Union of the kernels that communicate.
+    pub comm_ns: i64,
+    /// The part of `comm_ns` that no compute covers.
+    pub exposed_ns: i64,
+}
+
+/// All executions of one communication in one step of one rank.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CollectiveSummary {
+    /// Global rank.
+    pub rank: u32,
+    /// Name of the step.
+    pub step: Arc<str>,
+    /// A collective's name, `group`, `send`, `recv` or `send_recv`.
+    pub op: String,
+    /// Element type.
+    pub dtype: Option<&'static str>,
+    /// S of nccl-tests in bytes; of sends and receives the bytes of the larger direction.
+    pub size: Option<u64>,
+    /// Global ranks of the communicator.
+    pub ranks: Vec<u32>,
+    /// Axis of the pattern.
+    pub axis: String,
+    /// Executions.
+    pub count: usize,
+    /// Sum of the kernels' durations, in nanoseconds.
+    pub duration_ns: i64,
+    /// Sum of the waits for the last rank, where the whole team was captured.
+    pub wait_ns: Option<i64>,
+    /// Sum of the transfers, where the whole team was captured.
+    pub transfer_ns: Option<i64>,
+    /// Whether anything about it was inferred rather than read.
+    pub inferred: bool,
+}
+
+/// Where the activities of one kind went.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Conservation {
+    /// `kernel`, `copy` or `set`.
+    pub kind: &'static str,
+    /// Activities that are a block of their own, and their nanoseconds.
+    pub kept: (usize, i64),
+    /// Activities that share a block with others.
+    pub fused: (usize, i64),
+    /// Activities left out.
+    pub dropped: (usize, i64),
+    /// Why those were left out.
+    pub why: Option<&'static str>,
+}
+
+pub(crate) fn step(rank: u32, timeline: &Timeline, step: &Step, communicates: impl Fn(usize) -> bool) -> StepSummary {
+    let span = |index: &usize| (timeline.activities[*index].start_ns, timeline.activities[*index].end_ns());
+    let kernels = || {
+        step.activities.iter().filter(|index| matches!(timeline.activities[**index].kind, ActivityKind::Kernel { .. }))
+    };
+    let comm = Union::new(kernels().filter(|index| communicates(**index)).map(span));
+    let compute = Union::new(kernels().filter(|index| !communicates(**index)).map(span));
+    let start = step.activities.iter().map(|index| span(index).0).min().unwrap_or(0);
+    let end = step.activities.iter().map(|index| span(index).1).max().unwrap_or(0);
+    StepSummary {
+        rank,
+        name: step.name.clone(),
+        activities: step.activities.len(),
+        span_ns: end - start,
+        compute_ns: compute.length(),
+        comm_ns: comm.length(),
+        exposed_ns: comm.length() - comm.overlap(&compute),
+    }
+}
+
+pub(crate) fn collectives(
+    rank: u32,
+    timeline: &Timeline,
+    step: &Step,
+    resolved: &[Resolved],
+    timing: &[Option<Timing>],
+    communicators: &Communicators,
+    axes: &Axes,
+) -> Vec<CollectiveSummary> {
+    let of: HashMap<usize, usize> = resolved.iter().enumerate().map(|(i, r)| (r.activity, i)).collect();
+    let mut all: BTreeMap<(usize, String, Option<&'static str>, Option<u64>), CollectiveSummary> = BTreeMap::new();
+    for index in &step.activities {
+        let Some(&i) = of.get(index) else { continue };
+        let kernel = &resolved[i];
+        let (op, dtype, size) = described(&kernel.operation);
+        let row = all.entry((kernel.communicator, op.clone(), dtype, size)).or_insert_with(|| CollectiveSummary {
+            rank,
+            step: step.name.clone(),
+            op,
+            dtype,
+            size,
+            ranks: communicators.all[kernel.communicator].ranks.clone(),
+            axis: axes.axes[axes.axis_of[kernel.communicator]].name.clone(),
+            count: 0,
+            duration_ns: 0,
+            wait_ns: Some(0),
+            transfer_ns: Some(0),
+            inferred: false,
+        });
+        row.count += 1;
+        row.duration_ns += timeline.activities[*index].duration_ns;
+        row.wait_ns = row.wait_ns.zip(timing[i]).map(|(sum, timing)| sum + timing.wait_ns);
+        row.transfer_ns = row.transfer_ns.zip(timing[i]).map(|(sum, timing)| sum + timing.transfer_ns);
+        row.inferred |= kernel.inferred;
+    }
+    all.into_values().collect()
+}
+
+fn described(operation: &Operation) -> (String, Option<&'static str>, Option<u64>) {
+    match operation {
+        Operation::Collective { collective, .. } => {
+            let dtype = collective.size.is_some().then(|| collective.dtype.name());
+            (collective.kind.name().to_owned(), dtype, collective.size)
+        }
+        Operation::Group(all) => {
+            ("group".to_owned(), all.first().map(|c| c.dtype.name()), all.iter().map(|c| c.size).sum())
+        }
+        Operation::P2p(transfers) => {
+            let total = |way: Direction| transfers.iter().filter(|t| t.direction == way).map(|t| t.bytes).sum::<u64>();
+            let (sent, received) = (total(Direction::Send), total(Direction::Recv));
+            let op = match (sent > 0, received > 0) {
+                (true, false) => "send",
+                (false, true) => "recv",
+                _ => "send_recv",
+            };
+            (op.to_owned(), transfers.first().map(|t| t.dtype.name()), Some(sent.max(received)))
+        }
+    }
+}
+
+/// Where the activities of the chosen step, and those of no step, went. `alone` tells whether an activity is a block
+/// of its own.
+pub(crate) fn conservation(
+    timelines: &[Timeline],
+    steps: &[Steps],
+    chosen: &str,
+    alone: impl Fn(usize, usize) -> bool,
+) -> Vec<Conservation> {
+    let kinds = ["kernel", "copy", "set"];
+    let mut rows: Vec<Conservation> = kinds.map(|kind| Conservation { kind, ..Conservation::default() }).into();
+    for (t, (timeline, steps)) in timelines.iter().zip(steps).enumerate() {
+        let mut count = |index: usize, slot: fn(&mut Conservation) -> &mut (usize, i64)| {
+            let activity = &timeline.activities[index];
+            if let Some(row) = rows.iter_mut().find(|row| row.kind == activity.kind.name()) {
+                let (n, ns) = slot(row);
+                *n += 1;
+                *ns += activity.duration_ns;
+            }
+        };
+        for step in steps.steps.iter().filter(|step| &*step.name == chosen) {
+            for &index in &step.activities {
+                count(index, if alone(t, index) { |row| &mut row.kept } else { |row| &mut row.fused });
+            }
+        }
+        for &index in &steps.outside {
+            count(index, |row| &mut row.dropped);
+        }
+    }
+    for row in rows.iter_mut().filter(|row| row.dropped.0 > 0) {
+        row.why = Some("launched outside every step");
+    }
+    rows
+}

@@ -1,0 +1,148 @@
+//! What can go wrong in a replay: where, and what would help.
+
+/// Result with this crate's [`Error`].
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why a plan was not run, or not to its end.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The back end cannot run this plan here.
+    #[error("{backend}: {what}; {help}")]
+    Unusable {
+        /// Name of the back end.
+        backend: &'static str,
+        /// What stands in the way.
+        what: String,
+        /// What would help.
+        help: String,
+    },
+    /// The buffers do not fit.
+    #[error(
+        "the plan needs {} MiB of buffers and {} MiB are available; the largest are {} MiB for block `{block}` on lane \
+         `{lane}`: give it a smaller size, or the world fewer ranks",
+        needed >> 20, available >> 20, largest >> 20
+    )]
+    Memory {
+        /// Bytes needed.
+        needed: u64,
+        /// Bytes available.
+        available: u64,
+        /// The block with the largest buffers.
+        block: String,
+        /// The lane it runs on.
+        lane: String,
+        /// Bytes of its buffers on one rank.
+        largest: u64,
+    },
+    /// A block gave wrong data.
+    #[error(
+        "rank {rank}: block `{block}` gave {found} for {expected} in element {element} of its output; the numbers of \
+         such a run would mean nothing"
+    )]
+    Mismatch {
+        /// The rank whose output is wrong.
+        rank: u32,
+        /// The block.
+        block: String,
+        /// Index of the first wrong element in the rank's output of the block.
+        element: u64,
+        /// What it should be.
+        expected: String,
+        /// What it is.
+        found: String,
+    },
+    /// Nothing moved for too long.
+    #[error(
+        "rank {rank} has been in block `{block}` on lane `{lane}` for {seconds:.1} s{}; look at what those ranks do \
+         before it, or allow a longer silence",
+        waits_for(peers)
+    )]
+    Hang {
+        /// The rank that has waited longest.
+        rank: u32,
+        /// The block that it is in.
+        block: String,
+        /// The lane that it is on.
+        lane: String,
+        /// For how long.
+        seconds: f64,
+        /// The ranks that it waits for.
+        peers: Vec<u32>,
+    },
+    /// The simulation came to a point from which nothing can go on.
+    #[error("rank {rank}: block `{block}` on lane `{lane}` can never end{}", waits_for(peers))]
+    Stuck {
+        /// The first rank that cannot go on.
+        rank: u32,
+        /// The block that it is in.
+        block: String,
+        /// The lane that it is on.
+        lane: String,
+        /// The ranks that it waits for.
+        peers: Vec<u32>,
+    },
+    /// A rank's thread panicked.
+    #[error("rank {rank} panicked: {message}; this is a bug of Maestro")]
+    Panicked {
+        /// The rank.
+        rank: u32,
+        /// What the panic said.
+        message: String,
+    },
+    /// The system gave no thread.
+    #[error("rank {rank}: the system gives no more threads; run fewer ranks or lanes")]
+    Thread {
+        /// The rank that wanted one.
+        rank: u32,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The plan contradicts itself. Plans made by `Plan::new` do not.
+    #[error("rank {rank}, block `{block}`: {what}; make plans by Plan::new, which checks them")]
+    Plan {
+        /// The rank.
+        rank: u32,
+        /// The block.
+        block: String,
+        /// The contradiction.
+        what: String,
+    },
+    /// Another rank failed first; that rank's error is the one to read, and the one that a run returns.
+    #[error("another rank failed first")]
+    Ended,
+}
+
+/// ", waiting for ranks 1, 2", or nothing.
+fn waits_for(peers: &[u32]) -> String {
+    const SHOWN: usize = 8;
+    if peers.is_empty() {
+        return String::new();
+    }
+    let plural = if peers.len() == 1 { "" } else { "s" };
+    let names: Vec<String> = peers.iter().take(SHOWN).map(u32::to_string).collect();
+    let more = if peers.len() > SHOWN { format!(" and {} more", peers.len() - SHOWN) } else { String::new() };
+    format!(", waiting for rank{plural} {}{more}", names.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hang_names_rank_block_lane_and_peers() {
+        let hang = Error::Hang { rank: 1, block: "g".into(), lane: "l".into(), seconds: 30.0, peers: vec![0, 2] };
+        let text = hang.to_string();
+        assert!(
+            text.starts_with("rank 1 has been in block `g` on lane `l` for 30.0 s, waiting for ranks 0, 2;"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn many_peers_are_counted() {
+        assert_eq!(waits_for(&[]), "");
+        assert_eq!(waits_for(&[3]), ", waiting for rank 3");
+        assert!(waits_for(&(0..10).collect::<Vec<_>>()).ends_with("7 and 2 more"));
+    }
+}

@@ -1,0 +1,98 @@
+//! From the spans of ranks to measurements: what was waiting and what was transfer.
+//!
+//! One function for all back ends. Waiting ends when the last member of the meeting has arrived, so it can be told from
+//! transfer only where the spans of all members are at hand; elsewhere both stay unknown rather than guessed.
+
+use std::sync::Arc;
+
+use maestro_pattern::{AxisId, Block, Direction, Instruction, LaneId, Measurement, Plan, Work};
+
+use crate::meeting::{Execution, Meeting, exchanges};
+use crate::{Span, Turn};
+
+/// Collects measurements.
+pub(crate) struct Rows<'p> {
+    plan: &'p Plan,
+    blocks: Vec<Arc<str>>,
+    axes: Vec<Arc<str>>,
+    lanes: Vec<Arc<str>>,
+    rows: Vec<Measurement>,
+}
+
+impl<'p> Rows<'p> {
+    pub(crate) fn new(plan: &'p Plan) -> Self {
+        Self {
+            plan,
+            blocks: plan.blocks.iter().map(|block| block.name.as_str().into()).collect(),
+            axes: plan.world.axes().iter().map(|axis| axis.name.as_str().into()).collect(),
+            lanes: plan.lanes.iter().map(|lane| lane.name.as_str().into()).collect(),
+            rows: Vec::new(),
+        }
+    }
+
+    /// Adds one iteration of `turn`. `spans` has an entry a rank of the world: its spans in ascending order of
+    /// instruction, or `None` if it lives in another process.
+    pub(crate) fn add(&mut self, turn: &Turn, round: u32, iteration: u32, spans: &[Option<Vec<Span>>]) {
+        for (rank, own) in spans.iter().enumerate() {
+            let rank = rank as u32;
+            for span in own.iter().flatten() {
+                let instruction = turn.program(rank).instructions.get(span.instruction as usize);
+                let Some(Instruction::Issue { block, axis, lane, instance, .. }) = instruction else { continue };
+                let meeting = turn.meetings().of(Execution { rank, instruction: span.instruction });
+                let arrival = meeting.and_then(|meeting| latest_start(meeting, spans));
+                self.rows.push(Measurement {
+                    round,
+                    iteration,
+                    rank,
+                    block: self.blocks[*block as usize].clone(),
+                    axis: axis.map(|axis| self.axes[axis as usize].clone()),
+                    lane: self.lanes[*lane as usize].clone(),
+                    instance: *instance,
+                    state: turn.state,
+                    start_ns: span.start_ns,
+                    end_ns: span.end_ns,
+                    wait_ns: arrival.map(|ns| ns - span.start_ns),
+                    // Clocks of different hosts agree only within their error, so an end may seem to come before
+                    // another rank's start.
+                    transfer_ns: arrival.map(|ns| span.end_ns.saturating_sub(ns)),
+                    size_bytes: self.size(&self.plan.blocks[*block as usize], rank, *axis, *lane),
+                });
+            }
+        }
+    }
+
+    /// The block's size; of a p2p only of the transfers that `rank` really makes, so that the last rank of a chain
+    /// does not report the bandwidth of a message that it never sends.
+    fn size(&self, block: &Block, rank: u32, axis: Option<AxisId>, lane: LaneId) -> Option<u64> {
+        let Work::P2p { transfers, wrap } = &block.work else { return block.work.size() };
+        let axis = axis?;
+        let (_, seat) = self.plan.world.seat(axis as usize, rank)?;
+        let communicator = self.plan.communicator(rank, axis, lane)?;
+        let ranks = self.plan.communicators[communicator as usize].ranks.len();
+        let total = |way: Direction| {
+            exchanges(transfers, *wrap, seat as usize, ranks)
+                .filter(|(transfer, _)| transfer.direction == way)
+                .map(|(transfer, _)| transfer.size)
+                .sum::<u64>()
+        };
+        Some(total(Direction::Send).max(total(Direction::Recv))).filter(|bytes| *bytes > 0)
+    }
+
+    /// All of them, in the order added.
+    pub(crate) fn finish(self) -> Vec<Measurement> {
+        self.rows
+    }
+}
+
+/// When the last member arrived, if all are known.
+fn latest_start(meeting: &Meeting, spans: &[Option<Vec<Span>>]) -> Option<u64> {
+    if meeting.absent > 0 {
+        return None;
+    }
+    let start = |member: &Execution| {
+        let own = spans[member.rank as usize].as_ref()?;
+        let at = own.binary_search_by_key(&member.instruction, |span| span.instruction).ok()?;
+        Some(own[at].start_ns)
+    };
+    meeting.executions.iter().map(start).try_fold(0, |latest, start| Some(latest.max(start?)))
+}

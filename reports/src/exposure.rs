@@ -1,0 +1,237 @@
+//! Exposed communication: what no compute of the same rank hides, and whose it is.
+//!
+//! Exposed = the part of a communication execution in which no compute execution of its rank runs. Where several
+//! communication executions are exposed at the same instant, that instant is shared equally among them: so the exposed
+//! times of all executions add up to the exposed time of the step, to the nanosecond, which sums of plain
+//! "not covered" times do not. Copies and sets neither hide communication nor are they communication.
+
+use maestro_pattern::{Pattern, State, Work};
+
+use crate::{Columns, Nullable};
+
+/// What an execution is to the exposure of its step. A closed set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// Can be exposed.
+    Communication,
+    /// Hides communication.
+    Compute,
+    /// Copies and sets: only part of the span.
+    Neither,
+}
+
+impl Role {
+    /// The role of a block's executions.
+    pub fn of(work: &Work) -> Self {
+        match work {
+            Work::Collective(_) | Work::P2p { .. } | Work::Group(_) => Self::Communication,
+            Work::Compute(_) if matches!(work.kind(), "copy" | "set") => Self::Neither,
+            Work::Compute(_) | Work::Cuda(_) => Self::Compute,
+        }
+    }
+}
+
+/// One execution on a rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interval {
+    /// When it began, in nanoseconds.
+    pub start_ns: u64,
+    /// When it ended, in nanoseconds on the same clock.
+    pub end_ns: u64,
+    /// What it is.
+    pub role: Role,
+}
+
+/// The figures of one step of one rank, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// From the first start to the last end.
+    pub span_ns: u64,
+    /// Time in which communication ran: the union of its intervals.
+    pub communication_ns: u64,
+    /// Time in which compute ran: the union of its intervals.
+    pub compute_ns: u64,
+    /// Time in which communication ran and compute did not.
+    pub exposed_ns: u64,
+}
+
+/// The figures of one step of a rank, and the exposed nanoseconds of each of `intervals` (0 of all that do not
+/// communicate), which add up to [`Figures::exposed_ns`] exactly.
+///
+/// The nanoseconds that remain when an instant is shared go to the executions that began first, of equal ones to those
+/// listed first, so that the same input gives the same output.
+pub fn sweep(intervals: &[Interval]) -> (Figures, Vec<u64>) {
+    let mut order: Vec<u32> = (0..intervals.len() as u32).filter(|i| !is_empty(&intervals[*i as usize])).collect();
+    order.sort_by_key(|i| intervals[*i as usize].start_ns);
+    let mut ends = order.clone();
+    ends.sort_by_key(|i| intervals[*i as usize].end_ns);
+
+    let mut figures = Figures { span_ns: span(intervals), ..Figures::default() };
+    let mut exposed = vec![0; intervals.len()];
+    let mut communicating: Vec<u32> = Vec::new();
+    let mut computing = 0u32;
+    let mut now = 0;
+    let (mut starts, mut ends) = (order.into_iter().peekable(), ends.into_iter().peekable());
+    // Every execution ends after its start, so the ends outlast the starts.
+    while let Some(&ending) = ends.peek() {
+        let end = intervals[ending as usize].end_ns;
+        let start = starts.peek().map(|i| intervals[*i as usize].start_ns).filter(|start| *start < end);
+        let next = start.unwrap_or(end);
+        let passed = next - now;
+        if computing > 0 {
+            figures.compute_ns += passed;
+        }
+        if !communicating.is_empty() {
+            figures.communication_ns += passed;
+            if computing == 0 {
+                figures.exposed_ns += passed;
+                share(passed, &communicating, &mut exposed);
+            }
+        }
+        now = next;
+        if start.is_some() {
+            if let Some(begun) = starts.next() {
+                match intervals[begun as usize].role {
+                    Role::Communication => communicating.push(begun),
+                    Role::Compute => computing += 1,
+                    Role::Neither => {}
+                }
+            }
+        } else {
+            ends.next();
+            match intervals[ending as usize].role {
+                Role::Communication => communicating.retain(|i| *i != ending),
+                Role::Compute => computing -= 1,
+                Role::Neither => {}
+            }
+        }
+    }
+    (figures, exposed)
+}
+
+fn is_empty(interval: &Interval) -> bool {
+    interval.end_ns <= interval.start_ns
+}
+
+fn span(intervals: &[Interval]) -> u64 {
+    let first = intervals.iter().map(|i| i.start_ns).min().unwrap_or(0);
+    let last = intervals.iter().map(|i| i.end_ns).max().unwrap_or(0);
+    last.saturating_sub(first)
+}
+
+/// Shares `ns` equally among `running`, what remains one by one from the first.
+fn share(ns: u64, running: &[u32], exposed: &mut [u64]) {
+    let (each, rest) = (ns / running.len() as u64, ns % running.len() as u64);
+    for (place, execution) in running.iter().enumerate() {
+        exposed[*execution as usize] += each + u64::from((place as u64) < rest);
+    }
+}
+
+/// One step of one rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RankStep {
+    /// Round of the interleaving.
+    pub round: u32,
+    /// Iteration inside the round.
+    pub iteration: u32,
+    /// Global rank.
+    pub rank: u32,
+    /// Its figures.
+    pub figures: Figures,
+}
+
+/// The exposed communication of a whole run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Exposure {
+    /// Every overlapped step of every rank, by round, iteration and rank.
+    pub steps: Vec<RankStep>,
+    /// Per measurement: its exposed nanoseconds; missing for what does not communicate or ran alone.
+    pub exposed_ns: Nullable,
+}
+
+impl Exposure {
+    /// The exposure of everything that `columns` has overlapped.
+    pub(crate) fn of(columns: &Columns, pattern: &Pattern) -> Self {
+        let roles: Vec<Role> = pattern.blocks.iter().map(|block| Role::of(&block.work)).collect();
+        let key = |row: &usize| (columns.round[*row], columns.iteration[*row], columns.rank[*row]);
+        let mut rows: Vec<usize> = (0..columns.len()).filter(|row| columns.state[*row] == State::Overlapped).collect();
+        rows.sort_by_key(key);
+
+        let mut this = Self { steps: Vec::new(), exposed_ns: Nullable::missing(columns.len()) };
+        for step in rows.chunk_by(|a, b| key(a) == key(b)) {
+            let intervals: Vec<Interval> = step
+                .iter()
+                .map(|row| Interval {
+                    start_ns: columns.start_ns[*row],
+                    end_ns: columns.end_ns[*row],
+                    role: roles[columns.block[*row] as usize],
+                })
+                .collect();
+            let (figures, exposed) = sweep(&intervals);
+            let (round, iteration, rank) = key(&step[0]);
+            this.steps.push(RankStep { round, iteration, rank, figures });
+            for ((row, interval), ns) in step.iter().zip(&intervals).zip(exposed) {
+                if interval.role == Role::Communication {
+                    this.exposed_ns.set(*row, ns);
+                }
+            }
+        }
+        this
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn interval(role: Role, start_ns: u64, end_ns: u64) -> Interval {
+        Interval { start_ns, end_ns, role }
+    }
+
+    fn comm(start_ns: u64, end_ns: u64) -> Interval {
+        interval(Role::Communication, start_ns, end_ns)
+    }
+
+    fn compute(start_ns: u64, end_ns: u64) -> Interval {
+        interval(Role::Compute, start_ns, end_ns)
+    }
+
+    #[test]
+    fn concurrent_communication_shares_what_compute_leaves() {
+        // Compute hides [1000, 1150]; [1150, 1200] is shared by both, [1200, 1300] is the reduce-scatter's alone.
+        let (figures, exposed) = sweep(&[comm(1000, 1200), comm(1100, 1300), compute(1000, 1150)]);
+        assert_eq!(exposed, [25, 125, 0]);
+        assert_eq!(figures, Figures { span_ns: 300, communication_ns: 300, compute_ns: 150, exposed_ns: 150 });
+    }
+
+    #[test]
+    fn what_does_not_divide_goes_to_those_that_began_first() {
+        // 10 ns among three: 4 to the first, 3 to the others; then 1 ns among the two that are left.
+        let (figures, exposed) = sweep(&[comm(0, 11), comm(0, 10), comm(0, 11)]);
+        assert_eq!(exposed, [5, 3, 3]);
+        assert_eq!(figures.exposed_ns, 11);
+    }
+
+    #[test]
+    fn only_compute_hides() {
+        let copy = interval(Role::Neither, 0, 120);
+        let (figures, exposed) = sweep(&[comm(0, 100), copy, compute(20, 50), compute(40, 60)]);
+        assert_eq!(exposed, [60, 0, 0, 0]);
+        assert_eq!(figures, Figures { span_ns: 120, communication_ns: 100, compute_ns: 40, exposed_ns: 60 });
+    }
+
+    #[test]
+    fn gaps_and_empty_executions_count_for_nothing() {
+        let (figures, exposed) = sweep(&[comm(10, 20), comm(15, 15), comm(40, 50), compute(60, 70)]);
+        assert_eq!(exposed, [10, 0, 10, 0]);
+        assert_eq!(figures, Figures { span_ns: 60, communication_ns: 20, compute_ns: 10, exposed_ns: 20 });
+        assert_eq!(sweep(&[]).0, Figures::default());
+    }
+
+    #[test]
+    fn touching_intervals_are_one_union() {
+        let (figures, exposed) = sweep(&[comm(0, 10), compute(10, 20), comm(20, 30), comm(30, 40)]);
+        assert_eq!((figures.communication_ns, figures.exposed_ns), (30, 30));
+        assert_eq!(exposed, [10, 0, 10, 10]);
+    }
+}

@@ -1,0 +1,55 @@
+//! A run, as reports see it: how it was made, the pattern with its world, and what was measured.
+
+use std::sync::OnceLock;
+
+use maestro_pattern::{AxisSize, Measurement, Pattern, World};
+
+use crate::{Columns, Error, Exposure, Result, RunInfo};
+
+/// One run: read from a folder by [`Run::open`], or put together in memory by [`Run::new`].
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// How it was made.
+    pub info: RunInfo,
+    /// The pattern that ran.
+    pub pattern: Pattern,
+    /// Its axes with the sizes in force.
+    pub world: World,
+    pub(crate) columns: Columns,
+    exposure: OnceLock<Exposure>,
+}
+
+impl Run {
+    /// The run of `pattern` that gave `measurements`, without a folder.
+    ///
+    /// # Errors
+    /// Sizes in `info` that the pattern's axes cannot have, or a measurement of a block, axis or rank that is unknown.
+    pub fn new(info: RunInfo, pattern: Pattern, measurements: &[Measurement]) -> Result<Self> {
+        let world = Self::world(&info, &pattern)
+            .map_err(|source| Error::Pattern { path: info.pattern.name.clone().into(), source })?;
+        let mut columns = Columns::new(&pattern, &world);
+        for (index, measurement) in measurements.iter().enumerate() {
+            columns.push(measurement).map_err(|why| Error::Measurement { index, why })?;
+        }
+        Ok(Self::assemble(info, pattern, world, columns))
+    }
+
+    pub(crate) fn world(info: &RunInfo, pattern: &Pattern) -> maestro_pattern::Result<World> {
+        let sizes: Vec<AxisSize> = info.axes.iter().filter_map(crate::AxisInfo::sized).collect();
+        World::new(&pattern.axes, &sizes)
+    }
+
+    pub(crate) fn assemble(info: RunInfo, pattern: Pattern, world: World, columns: Columns) -> Self {
+        Self { info, pattern, world, columns, exposure: OnceLock::new() }
+    }
+
+    /// What was measured.
+    pub fn measurements(&self) -> &Columns {
+        &self.columns
+    }
+
+    /// Which communication no compute hid; computed at the first call, then kept.
+    pub fn exposure(&self) -> &Exposure {
+        self.exposure.get_or_init(|| Exposure::of(&self.columns, &self.pattern))
+    }
+}

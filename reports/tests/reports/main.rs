@@ -1,0 +1,8 @@
+//! The crate from outside: run folders on disk, and reports with known answers.
+
+mod common;
+mod folder;
+mod golden;
+#[cfg(feature = "tables")]
+mod known_answers;
+mod summary;

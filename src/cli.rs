@@ -1,0 +1,215 @@
+//! The words of the command line. Nothing here travels further: each command turns its arguments into the plain
+//! settings of the rooms that it calls.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+use maestro_pattern::AxisSize;
+use maestro_replay::{Compute, Pacing, Settings};
+use maestro_reports::Format;
+
+/// Replays the overlapping collectives and compute of real training steps, and reports each overlapped beside alone.
+#[derive(Debug, Parser)]
+#[command(name = "maestro", version, max_term_width = 120, subcommand_required = true, arg_required_else_help = true)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Turn a profiler capture into a pattern
+    #[cfg(feature = "import")]
+    Import(Import),
+    /// Show a capture, a pattern or a run, with its timeline
+    Show(Show),
+    /// Check patterns without running them
+    Check(Check),
+    /// Run a pattern and print each block overlapped beside alone
+    Replay(Replay),
+    /// Import, replay and report in one go
+    #[cfg(feature = "import")]
+    Run(Run),
+    /// Print tables of saved runs
+    Report(Report),
+    /// Tell what works on this machine and what is missing
+    Doctor,
+}
+
+#[cfg(feature = "import")]
+#[derive(Debug, Args)]
+pub struct Import {
+    /// Capture files, folders that hold one file a rank, or quoted globs
+    #[arg(required = true, value_name = "CAPTURE")]
+    pub captures: Vec<PathBuf>,
+    /// Where to write the pattern; `-` for standard output [default: NAME.yaml]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Also write the captured executions as a run folder
+    #[arg(long, value_name = "FOLDER")]
+    pub run: Option<PathBuf>,
+    #[command(flatten)]
+    pub choice: Choice,
+    /// Print one JSON document and nothing else
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What to take of a capture.
+#[derive(Debug, Default, Args)]
+pub struct Choice {
+    /// The step to take, by name or number [default: the last one of typical length]
+    #[arg(long, value_name = "STEP")]
+    pub step: Option<String>,
+    /// Name of the pattern [default: after the first file]
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct Show {
+    /// A capture (file or folder), a pattern or a run folder
+    pub what: PathBuf,
+    /// Draw only this rank
+    #[arg(long)]
+    pub rank: Option<u32>,
+    /// Width of the drawing in characters
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(20..=1000))]
+    pub width: u16,
+    /// The step of a capture to show
+    #[arg(long, value_name = "STEP")]
+    pub step: Option<String>,
+    /// Print one JSON document and nothing else
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Check {
+    /// Pattern files
+    #[arg(required = true, value_name = "PATTERN")]
+    pub patterns: Vec<PathBuf>,
+    #[command(flatten)]
+    pub world: World,
+}
+
+/// Sizes that shall differ from the pattern's.
+#[derive(Debug, Default, Args)]
+pub struct World {
+    /// Give an axis another size, as dp=4
+    #[arg(long = "axis", value_name = "NAME=SIZE", value_parser = axis_size)]
+    pub sizes: Vec<AxisSize>,
+}
+
+#[derive(Debug, Args)]
+pub struct Replay {
+    /// The pattern file
+    pub pattern: PathBuf,
+    #[command(flatten)]
+    pub how: How,
+}
+
+/// How to replay.
+#[derive(Debug, Args)]
+pub struct How {
+    /// The back end; `maestro doctor` lists them
+    #[arg(long, default_value = "threads")]
+    pub backend: String,
+    /// Where to write the run folder [default: run-NAME, or run-NAME-2 and so on]
+    #[arg(short, long, value_name = "FOLDER")]
+    pub output: Option<PathBuf>,
+    #[command(flatten)]
+    pub world: World,
+    /// Recorded iterations of each turn
+    #[arg(long, default_value_t = Settings::default().iterations, value_parser = clap::value_parser!(u32).range(1..))]
+    pub iterations: u32,
+    /// Rounds; each has a turn of the step and a turn of every block alone
+    #[arg(long, default_value_t = Settings::default().rounds, value_parser = clap::value_parser!(u32).range(1..))]
+    pub rounds: u32,
+    /// Iterations dropped before the recorded ones of each turn
+    #[arg(long, default_value_t = Settings::default().warmup)]
+    pub warmup: u32,
+    /// Host time between issues: `gaps` keeps it, `asap` leaves it out
+    #[arg(long, default_value = Settings::default().pacing.name(), value_parser = Pacing::ALL.map(Pacing::name))]
+    pub pacing: String,
+    /// Compute: `hold` keeps its lane busy for the captured time, `work` does real products and memory traffic
+    #[arg(long, default_value = Settings::default().compute.name(), value_parser = Compute::ALL.map(Compute::name))]
+    pub compute: String,
+    /// Do not run blocks alone
+    #[arg(long)]
+    pub no_alone: bool,
+    /// Do not verify the data first
+    #[arg(long)]
+    pub no_verify: bool,
+    /// Seconds without any progress, beyond the longest block, after which a run counts as hung
+    #[arg(long, value_name = "SECONDS", default_value_t = Settings::default().watchdog.as_secs(), value_parser = clap::value_parser!(u64).range(1..))]
+    pub watchdog: u64,
+    /// Print what would run (memory, communicators) and run nothing
+    #[arg(long)]
+    pub plan: bool,
+    /// Print one JSON document and nothing else
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl How {
+    /// As settings of the replay room; whom to notify is the command's matter.
+    pub fn settings(&self) -> Settings {
+        let pacing = Pacing::ALL.into_iter().find(|p| p.name() == self.pacing).unwrap_or(Settings::default().pacing);
+        let compute =
+            Compute::ALL.into_iter().find(|c| c.name() == self.compute).unwrap_or(Settings::default().compute);
+        Settings {
+            warmup: self.warmup,
+            iterations: self.iterations,
+            rounds: self.rounds,
+            pacing,
+            compute,
+            alone: !self.no_alone,
+            verify: !self.no_verify,
+            watchdog: Duration::from_secs(self.watchdog),
+            ..Settings::default()
+        }
+    }
+}
+
+#[cfg(feature = "import")]
+#[derive(Debug, Args)]
+pub struct Run {
+    /// A capture (files, folder or quoted globs) or one pattern
+    #[arg(required = true, value_name = "CAPTURE or PATTERN")]
+    pub what: Vec<PathBuf>,
+    #[command(flatten)]
+    pub choice: Choice,
+    #[command(flatten)]
+    pub how: How,
+}
+
+#[derive(Debug, Args)]
+pub struct Report {
+    /// Run folders
+    #[arg(required = true, value_name = "RUN")]
+    pub runs: Vec<PathBuf>,
+    /// Which table
+    #[cfg(feature = "tables")]
+    #[arg(long, default_value = "blocks")]
+    pub table: String,
+    /// How to write it
+    #[arg(long, default_value = Format::Table.name(), value_parser = Format::ALL.map(Format::name))]
+    pub format: String,
+    /// The same as --format json
+    #[arg(long, conflicts_with = "format")]
+    pub json: bool,
+}
+
+impl Report {
+    pub fn format(&self) -> Format {
+        if self.json { Format::Json } else { Format::from_name(&self.format).unwrap_or(Format::Table) }
+    }
+}
+
+fn axis_size(text: &str) -> Result<AxisSize, String> {
+    let wrong = || format!("`{text}` is no NAME=SIZE such as dp=4");
+    let (name, size) = text.split_once('=').ok_or_else(wrong)?;
+    Ok(AxisSize { name: name.to_owned(), size: size.parse().map_err(|_| wrong())? })
+}

@@ -1,0 +1,48 @@
+//! `maestro doctor`: what works on this machine and what is missing.
+
+use maestro_replay::BACKENDS;
+
+use crate::failure::Failure;
+use crate::output;
+
+pub fn run() -> Result<(), Failure> {
+    let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
+    let mut text =
+        format!("maestro {} on {} {}\n", env!("CARGO_PKG_VERSION"), std::env::consts::OS, std::env::consts::ARCH);
+    text += &format!("\nMachine\n  cores   {cores}\n");
+    if let Some(available) = available_memory() {
+        text += &format!("  memory  {} available\n", output::bytes(available));
+    }
+    text += "\nBack ends\n";
+    for backend in BACKENDS {
+        text += &format!("  {:<8} works    {}\n", backend.name(), backend.about());
+    }
+    text += "\nCaptures that can be imported\n";
+    #[cfg(feature = "import")]
+    for importer in maestro_importers::IMPORTERS {
+        text += &format!("  {:<8} {}\n", importer.name(), importer.about());
+    }
+    #[cfg(not(feature = "import"))]
+    {
+        text += "  none: this is the lean replayer; the default build imports\n";
+    }
+    text += "\nReports\n";
+    #[cfg(feature = "tables")]
+    for report in maestro_reports::REPORTS {
+        text += &format!("  {:<8} {}\n", report.name(), report.about());
+    }
+    #[cfg(not(feature = "tables"))]
+    {
+        text += "  summary  a plain table; full reports are made by the default build from the same run folders\n";
+    }
+    output::print(&text)?;
+    Ok(())
+}
+
+/// MemAvailable of Linux' /proc/meminfo, in bytes.
+fn available_memory() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find(|line| line.starts_with("MemAvailable:"))?;
+    let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
+    Some(kib << 10)
+}

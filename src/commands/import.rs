@@ -1,0 +1,275 @@
+//! `maestro import`: a capture becomes a pattern, and says what it saw, kept, dropped and assumed.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use maestro_importers::synthesis::{Import, Options, synthesise};
+use maestro_importers::{Notes, capture::Capture};
+use maestro_pattern::{Instruction, Plan};
+use maestro_replay::{Backend, Settings, dry::Dry};
+use maestro_reports::{Fidelity, Origin, RunWriter};
+use serde_json::{Value, json};
+
+use crate::cli::{self, Choice};
+use crate::failure::Failure;
+use crate::output::{self, columns, ms, us};
+use crate::record::{self, Maker};
+
+/// A capture that became a pattern.
+pub struct Imported {
+    pub capture: Capture,
+    pub import: Import,
+    pub notes: Notes,
+    /// The pattern's text.
+    pub text: String,
+    /// The pattern as a plan, or why it is none: a rank of a team was not captured, say.
+    pub plan: Result<Plan, String>,
+    /// The dry run beside the capture, where there is a plan that can be simulated.
+    pub check: Option<Fidelity>,
+}
+
+pub fn run(args: &cli::Import) -> Result<(), Failure> {
+    let imported = import(&args.captures, &args.choice)?;
+    if let Some(folder) = &args.run {
+        imported.save_run(folder)?;
+    }
+    let written = imported.write(args)?;
+    if args.json {
+        output::json(&imported.document())?;
+        return Ok(());
+    }
+    let mut text = imported.describe();
+    if let Some(path) = written {
+        text += &format!("Pattern written to {}\n", path.display());
+    }
+    if args.output.as_deref() == Some(Path::new("-")) {
+        // Standard output carries the pattern; what was seen goes beside it.
+        eprint!("{text}");
+        output::print(&imported.text)?;
+    } else {
+        output::print(&text)?;
+    }
+    Ok(())
+}
+
+/// Reads captures, makes a pattern of them and checks it against them.
+///
+/// # Errors
+/// What is wrong with the capture, with file and position.
+pub fn import(captures: &[PathBuf], choice: &Choice) -> anyhow::Result<Imported> {
+    let mut notes = Notes::default();
+    let capture = maestro_importers::read(captures, &mut notes)?;
+    let options = Options { name: choice.name.clone(), step: choice.step.clone() };
+    let import = synthesise(&capture, &options, &mut notes)?;
+    let text = import.pattern.to_yaml();
+    let plan = Plan::new(&import.pattern, &[]).map_err(|error| error.to_string());
+    let check = plan.as_ref().ok().and_then(|plan| self_check(&import, plan));
+    Ok(Imported { capture, import, notes, text, plan, check })
+}
+
+/// Runs the pattern by the exact simulation and compares with the capture, by the code that compares any two runs.
+fn self_check(import: &Import, plan: &Plan) -> Option<Fidelity> {
+    let settings = Settings { warmup: 0, iterations: 1, rounds: 1, alone: false, verify: false, ..Settings::default() };
+    Dry.probe(plan, &settings).ok()?;
+    let simulated = Dry.run(plan, &settings).ok()?;
+    Fidelity::of(&import.pattern, &import.measurements, &simulated)
+}
+
+impl Imported {
+    /// Writes the pattern where it shall go; gives the path, if it is a file.
+    fn write(&self, args: &cli::Import) -> anyhow::Result<Option<PathBuf>> {
+        let path = match &args.output {
+            Some(path) if path == Path::new("-") => return Ok(None),
+            Some(path) => path.clone(),
+            // JSON is for programs: they say where a file shall go, or want none.
+            None if args.json => return Ok(None),
+            None => {
+                let path = PathBuf::from(format!("{}.yaml", self.import.pattern.name));
+                if std::fs::read_to_string(&path).is_ok_and(|old| old != self.text) {
+                    bail!(
+                        "{}: there is another pattern in this file, maybe one that was edited; name one with -o",
+                        path.display()
+                    );
+                }
+                path
+            }
+        };
+        std::fs::write(&path, &self.text)
+            .with_context(|| format!("{}: the pattern cannot be written", path.display()))?;
+        Ok(Some(path))
+    }
+
+    /// Writes the captured executions as a run.
+    fn save_run(&self, folder: &Path) -> anyhow::Result<()> {
+        let plan = self.plan.as_ref().map_err(|why| anyhow::anyhow!("the captured run cannot be saved: {why}"))?;
+        let settings = maestro_reports::Settings { iterations: 1, rounds: 1, ..Default::default() };
+        let maker = Maker { made_by: Origin::Import, backend: self.capture.format, settings };
+        let info = record::info(record::id(folder), &self.import.pattern, &self.text, &plan.world, maker);
+        let writer = RunWriter::create(folder, &info, &self.text)?;
+        writer.write_part(0, &self.import.measurements)?;
+        Ok(())
+    }
+
+    /// What a person wants to know of an import.
+    pub fn describe(&self) -> String {
+        let import = &self.import;
+        let device = self.capture.timelines.iter().find_map(|t| t.device_name.as_deref()).unwrap_or("unknown device");
+        let mut text = format!(
+            "{}: {}, {} files, {} ranks, {device}\n",
+            import.pattern.name,
+            self.capture.format,
+            self.capture.files.len(),
+            import.ranks.len()
+        );
+        text += &format!("\nSteps (taken: {})\n", import.chosen_step);
+        text += &self.steps();
+        text += "\nCommunication of the step, a rank\n";
+        text += &self.collectives();
+        text += "\nWhere every activity of the step went, all ranks\n";
+        text += &self.conservation();
+        if !import.pattern.assumed.is_empty() {
+            text += "\nAssumed\n";
+            for assumption in &import.pattern.assumed {
+                text += &format!("  {} (confidence {})\n", assumption.what, assumption.confidence.name());
+            }
+        }
+        if !self.notes.is_empty() {
+            text += "\nNotes\n";
+            for (kind, note) in self.notes.iter() {
+                text += &format!("  {} {kind}; the first: {}\n", note.count, note.example);
+            }
+        }
+        text += &format!("\n{}\n", self.verdict());
+        text
+    }
+
+    fn steps(&self) -> String {
+        let rows: Vec<Vec<String>> = self
+            .import
+            .steps
+            .iter()
+            .map(|step| {
+                vec![
+                    step.name.to_string(),
+                    step.rank.to_string(),
+                    step.activities.to_string(),
+                    ms(step.span_ns),
+                    ms(step.compute_ns),
+                    ms(step.comm_ns),
+                    ms(step.exposed_ns),
+                ]
+            })
+            .collect();
+        columns(&["Step", "Rank", "Activities", "Span (ms)", "Compute", "Communication", "Exposed"], &rows)
+    }
+
+    fn collectives(&self) -> String {
+        let mean = |sum: i64, count: usize| ms(sum / count.max(1) as i64);
+        let rows: Vec<Vec<String>> = self
+            .import
+            .collectives
+            .iter()
+            .filter(|row| row.step == self.import.chosen_step)
+            .map(|row| {
+                vec![
+                    row.rank.to_string(),
+                    row.op.clone(),
+                    row.axis.clone(),
+                    row.dtype.unwrap_or("-").to_owned(),
+                    row.size.map_or_else(|| "unknown".to_owned(), |size| size.to_string()),
+                    row.count.to_string(),
+                    mean(row.duration_ns, row.count),
+                    row.wait_ns.map_or_else(|| "-".to_owned(), |wait| mean(wait, row.count)),
+                    row.transfer_ns.map_or_else(|| "-".to_owned(), |transfer| mean(transfer, row.count)),
+                ]
+            })
+            .collect();
+        let head = ["Rank", "Operation", "Axis", "Type", "Size (B)", "Count", "Mean (ms)", "Wait", "Transfer"];
+        columns(&head, &rows)
+    }
+
+    fn conservation(&self) -> String {
+        let cell = |(count, ns): (usize, i64)| vec![count.to_string(), ms(ns)];
+        let rows: Vec<Vec<String>> = self
+            .import
+            .conservation
+            .iter()
+            .map(|row| {
+                let mut cells = vec![row.kind.to_owned()];
+                cells.extend([row.kept, row.fused, row.dropped].into_iter().flat_map(cell));
+                cells.push(row.why.unwrap_or("").to_owned());
+                cells
+            })
+            .collect();
+        columns(&["Kind", "Kept", "(ms)", "Fused", "(ms)", "Dropped", "(ms)", "Why"], &rows)
+    }
+
+    /// The self-check and the pattern in two lines.
+    fn verdict(&self) -> String {
+        let check = match (&self.check, &self.plan) {
+            (Some(check), _) => {
+                let start = check.collective_start_error_pct.map_or_else(String::new, |pct| {
+                    format!("; communication starts {pct:.2} % of the step from where it was, on average")
+                });
+                format!(
+                    "Self-check: the captured step takes {:.3} ms, the pattern by dry run {:.3} ms, {:.2} % off{start}",
+                    check.captured_step_us / 1e3,
+                    check.other_step_us / 1e3,
+                    check.step_error_pct
+                )
+            }
+            (None, Err(why)) => format!("Self-check: not made; the pattern does not run as it is: {why}"),
+            (None, Ok(_)) => "Self-check: not made; a block has no captured duration".to_owned(),
+        };
+        let shape = self.shape();
+        format!("{check}\nPattern: {} blocks, {} lines, {} instructions a rank", shape.0, shape.1, shape.2)
+    }
+
+    /// Blocks, lines, and instructions of the longest program.
+    fn shape(&self) -> (usize, usize, usize) {
+        let instructions = self.plan.as_ref().map_or(0, |plan| {
+            let issues = |i: &&Instruction| !matches!(i, Instruction::Host(_));
+            plan.programs.iter().map(|p| p.instructions.iter().filter(issues).count()).max().unwrap_or(0)
+        });
+        (self.import.pattern.blocks.len(), self.text.lines().count(), instructions)
+    }
+
+    /// The same for a program.
+    fn document(&self) -> Value {
+        let import = &self.import;
+        let shape = self.shape();
+        json!({
+            "format": self.capture.format,
+            "ranks": import.ranks,
+            "chosen_step": &*import.chosen_step,
+            "steps": import.steps.iter().map(|step| json!({
+                "rank": step.rank, "name": &*step.name, "activities": step.activities, "span_us": us(step.span_ns),
+                "compute_us": us(step.compute_ns), "comm_us": us(step.comm_ns), "exposed_us": us(step.exposed_ns),
+            })).collect::<Vec<_>>(),
+            "collectives": import.collectives.iter().map(|row| json!({
+                "rank": row.rank, "step": &*row.step, "op": row.op, "dtype": row.dtype, "size": row.size,
+                "ranks": row.ranks, "axis": row.axis, "count": row.count, "duration_us": us(row.duration_ns),
+                "wait_us": row.wait_ns.map(us), "transfer_us": row.transfer_ns.map(us), "inferred": row.inferred,
+            })).collect::<Vec<_>>(),
+            "axes": import.teams.iter().map(|(name, teams)| json!({"name": name, "teams": teams})).collect::<Vec<_>>(),
+            "conservation": import.conservation.iter().map(|row| json!({
+                "kind": row.kind, "kept": row.kept.0, "fused": row.fused.0, "dropped": row.dropped.0, "why": row.why,
+                "kept_us": us(row.kept.1), "fused_us": us(row.fused.1), "dropped_us": us(row.dropped.1),
+            })).collect::<Vec<_>>(),
+            "notes": self.notes.iter().map(|(kind, note)| {
+                json!({"kind": kind, "count": note.count, "example": note.example})
+            }).collect::<Vec<_>>(),
+            "assumed": import.pattern.assumed.iter().map(|assumption| {
+                json!({"what": assumption.what, "confidence": assumption.confidence.name()})
+            }).collect::<Vec<_>>(),
+            "clock_error_us": us(import.clock_error_ns),
+            "self_check": self.check.as_ref().map(|check| json!({
+                "captured_step_us": check.captured_step_us, "dry_step_us": check.other_step_us,
+                "step_error_pct": check.step_error_pct,
+                "collective_start_error_pct": check.collective_start_error_pct,
+                "collective_end_error_pct": check.collective_end_error_pct,
+            })),
+            "pattern": {"blocks": shape.0, "lines": shape.1, "instructions": shape.2},
+        })
+    }
+}

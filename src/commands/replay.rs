@@ -1,0 +1,149 @@
+//! `maestro replay`: runs a pattern, writes the run folder, prints the table.
+
+use anyhow::Context;
+use maestro_pattern::{Measurement, Pattern, Plan};
+use maestro_replay::{BACKENDS, Backend, Settings};
+use maestro_reports::{Format, Origin, Run, RunWriter, View};
+use serde_json::json;
+
+use super::check;
+use crate::cli::How;
+use crate::failure::Failure;
+use crate::progress::Progress;
+use crate::record::{self, Maker};
+use crate::{cli, output};
+
+pub fn run(args: &cli::Replay) -> Result<(), Failure> {
+    let ((pattern, text), plan) = check::plan(&args.pattern, &args.how.world.sizes)?;
+    if args.how.plan {
+        output::print(&describe(&plan, backend(&args.how)?, &args.how.settings()))?;
+        return Ok(());
+    }
+    let replayed = replay(&pattern, &text, &plan, &args.how)?;
+    if args.how.json {
+        output::json(&replayed.document()?)?;
+    } else {
+        output::print(&replayed.table()?)?;
+    }
+    Ok(())
+}
+
+/// A finished replay.
+pub struct Replayed {
+    pub run: Run,
+    pub measurements: Vec<Measurement>,
+    folder: std::path::PathBuf,
+    notes: Vec<String>,
+}
+
+/// Runs `plan` and writes the run folder.
+///
+/// # Errors
+/// An unknown back end or a plan that it cannot run: bad input. A run that hangs, fails or gives wrong data: a failed
+/// run.
+pub fn replay(pattern: &Pattern, text: &str, plan: &Plan, how: &How) -> Result<Replayed, Failure> {
+    let backend = backend(how)?;
+    let progress = Progress::new();
+    let settings = Settings { notify: progress.observer(), ..how.settings() };
+    backend.probe(plan, &settings)?;
+    let measured = backend.run(plan, &settings);
+    let notes = progress.finish();
+    let measurements = measured.map_err(Failure::run)?;
+
+    let folder = record::folder(how.output.as_deref(), &pattern.name);
+    let maker = Maker { made_by: origin(backend), backend: backend.name(), settings: recorded(&settings) };
+    let info = record::info(record::id(&folder), pattern, text, &plan.world, maker);
+    let writer = RunWriter::create(&folder, &info, text)?;
+    writer.write_part(0, &measurements)?;
+    let run = Run::open(&folder)?;
+    Ok(Replayed { run, measurements, folder, notes })
+}
+
+fn backend(how: &How) -> anyhow::Result<&'static dyn Backend> {
+    maestro_replay::backend(&how.backend).with_context(|| {
+        let known: Vec<&str> = BACKENDS.iter().map(|backend| backend.name()).collect();
+        format!("no back end is named `{}`; there are {}", how.backend, known.join(", "))
+    })
+}
+
+fn origin(backend: &dyn Backend) -> Origin {
+    if backend.name() == maestro_replay::dry::Dry.name() { Origin::Dry } else { Origin::Replay }
+}
+
+fn recorded(settings: &Settings) -> maestro_reports::Settings {
+    maestro_reports::Settings {
+        warm_up: settings.warmup,
+        iterations: settings.iterations,
+        rounds: settings.rounds,
+        pacing: Some(settings.pacing.name().to_owned()),
+        compute: Some(settings.compute.name().to_owned()),
+    }
+}
+
+impl Replayed {
+    /// The table of blocks with its notes, and where the run is.
+    ///
+    /// # Errors
+    /// The report cannot be computed.
+    pub fn table(&self) -> anyhow::Result<String> {
+        let mut text = blocks(&self.run)?.render(Format::Table);
+        for note in &self.notes {
+            text += &format!("Note: {note}.\n");
+        }
+        text += &format!("Run folder: {}\n", self.folder.display());
+        Ok(text)
+    }
+
+    /// The same as one JSON document.
+    ///
+    /// # Errors
+    /// As [`Replayed::table`].
+    pub fn document(&self) -> anyhow::Result<serde_json::Value> {
+        Ok(json!({
+            "run": self.folder.display().to_string(),
+            "info": serde_json::to_value(&self.run.info)?,
+            "blocks": serde_json::to_value(blocks(&self.run)?)?,
+            "notes": self.notes,
+        }))
+    }
+}
+
+#[cfg(feature = "tables")]
+fn blocks(run: &Run) -> anyhow::Result<View> {
+    let report = maestro_reports::REPORTS.first().context("no report is built in")?;
+    Ok(report.view(std::slice::from_ref(run))?)
+}
+
+#[cfg(not(feature = "tables"))]
+fn blocks(run: &Run) -> anyhow::Result<View> {
+    Ok(maestro_reports::summary(run))
+}
+
+/// What would run: memory and communicators.
+fn describe(plan: &Plan, backend: &dyn Backend, settings: &Settings) -> String {
+    let mut text = format!(
+        "{}: {} ranks on {}, {} of buffers\n",
+        plan.name,
+        plan.world.size(),
+        backend.name(),
+        output::bytes(backend.memory(plan, settings))
+    );
+    let rows: Vec<Vec<String>> = plan
+        .communicators
+        .iter()
+        .enumerate()
+        .map(|(n, communicator)| {
+            vec![
+                n.to_string(),
+                plan.world.axes()[communicator.axis as usize].name.clone(),
+                plan.lanes[communicator.lane as usize].name.clone(),
+                format!("{:?}", communicator.ranks),
+            ]
+        })
+        .collect();
+    if !rows.is_empty() {
+        text += "\nCommunicators, in the order in which every rank makes them\n";
+        text += &output::columns(&["Number", "Axis", "Lane", "Ranks"], &rows);
+    }
+    text
+}

@@ -1,0 +1,33 @@
+//! `maestro report`: tables of saved runs.
+
+use maestro_reports::{Run, View};
+
+use crate::failure::Failure;
+use crate::{cli, output};
+
+pub fn run(args: &cli::Report) -> Result<(), Failure> {
+    let runs = args.runs.iter().map(|folder| Run::open(folder)).collect::<Result<Vec<Run>, _>>()?;
+    let view = view(args, &runs)?;
+    output::print(&view.render(args.format()))?;
+    Ok(())
+}
+
+#[cfg(feature = "tables")]
+fn view(args: &cli::Report, runs: &[Run]) -> anyhow::Result<View> {
+    use anyhow::Context;
+    use maestro_reports::REPORTS;
+
+    let report = REPORTS.iter().find(|report| report.name() == args.table).with_context(|| {
+        let known: Vec<&str> = REPORTS.iter().map(|report| report.name()).collect();
+        format!("no table is named `{}`; there are {}", args.table, known.join(", "))
+    })?;
+    Ok(report.view(runs)?)
+}
+
+#[cfg(not(feature = "tables"))]
+fn view(_: &cli::Report, runs: &[Run]) -> anyhow::Result<View> {
+    match runs {
+        [run] => Ok(maestro_reports::summary(run)),
+        _ => anyhow::bail!("the lean replayer sums up one run at a time; the default build reports on several"),
+    }
+}

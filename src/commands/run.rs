@@ -1,0 +1,51 @@
+//! `maestro run`: import, replay and report in one go.
+
+use maestro_pattern::Plan;
+use maestro_reports::Fidelity;
+
+use super::replay::replay;
+use super::{check, import};
+use crate::failure::Failure;
+use crate::sniff::{self, Kind};
+use crate::{cli, output};
+
+pub fn run(args: &cli::Run) -> Result<(), Failure> {
+    if let [path] = args.what.as_slice()
+        && sniff::kind(path) == Kind::Pattern
+    {
+        let ((pattern, text), plan) = check::plan(path, &args.how.world.sizes)?;
+        let replayed = replay(&pattern, &text, &plan, &args.how)?;
+        return finish(&replayed, args, String::new(), None);
+    }
+    let imported = import::import(&args.what, &args.choice)?;
+    let pattern = &imported.import.pattern;
+    let plan = Plan::new(pattern, &args.how.world.sizes)?;
+    let replayed = replay(pattern, &imported.text, &plan, &args.how)?;
+    let fidelity = Fidelity::of(pattern, &imported.import.measurements, &replayed.measurements);
+    finish(&replayed, args, format!("{}\n", imported.describe()), fidelity)
+}
+
+/// Prints what was imported, the table, and the replayed step beside the captured one.
+fn finish(
+    replayed: &super::replay::Replayed,
+    args: &cli::Run,
+    imported: String,
+    fidelity: Option<Fidelity>,
+) -> Result<(), Failure> {
+    if args.how.json {
+        let mut document = replayed.document()?;
+        document["captured"] = serde_json::to_value(fidelity)?;
+        output::json(&document)?;
+        return Ok(());
+    }
+    let mut text = imported + &replayed.table()?;
+    if let Some(fidelity) = fidelity {
+        text += &format!(
+            "Captured step {:.3} ms, first replayed step {:.3} ms.\n",
+            fidelity.captured_step_us / 1e3,
+            fidelity.other_step_us / 1e3
+        );
+    }
+    output::print(&text)?;
+    Ok(())
+}

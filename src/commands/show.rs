@@ -1,0 +1,155 @@
+//! `maestro show`: a capture, a pattern or a run as a person wants to see it.
+
+use std::path::Path;
+
+use maestro_pattern::{AxisShape, Measurement, Pattern, World};
+use maestro_replay::{Backend, Settings, dry::Dry, nominal_ns};
+use maestro_reports::Run;
+use serde_json::json;
+
+use crate::failure::Failure;
+use crate::output::{self, columns, ms};
+use crate::sniff::{self, Kind};
+use crate::{cli, draw};
+
+pub fn run(args: &cli::Show) -> Result<(), Failure> {
+    let shown = match sniff::kind(&args.what) {
+        Kind::Pattern => of_pattern(&args.what)?,
+        Kind::Run => of_run(&args.what)?,
+        Kind::Capture => of_capture(args)?,
+    };
+    if args.json {
+        output::json(&shown.document())?;
+    } else {
+        output::print(&shown.text(args))?;
+    }
+    Ok(())
+}
+
+/// What is shown: a pattern, and executions of its blocks to draw.
+struct Shown {
+    title: String,
+    pattern: Pattern,
+    world: World,
+    measurements: Vec<Measurement>,
+}
+
+fn of_pattern(path: &Path) -> anyhow::Result<Shown> {
+    let ((pattern, _), plan) = super::check::plan(path, &[])?;
+    let settings = Settings { warmup: 0, iterations: 1, rounds: 1, alone: false, verify: false, ..Settings::default() };
+    // A pattern with a block that nobody has timed has no timeline yet.
+    let (measurements, how) = match Dry.run(&plan, &settings) {
+        Ok(measurements) => (measurements, "drawn by dry run"),
+        Err(_) => (Vec::new(), "without a timeline: not every block has a captured duration"),
+    };
+    let title = format!("{}: a pattern of {} ranks, {how}", pattern.name, plan.world.size());
+    Ok(Shown { title, pattern, world: plan.world, measurements })
+}
+
+fn of_run(path: &Path) -> anyhow::Result<Shown> {
+    let run = Run::open(path)?;
+    let measurements = run.measurements().iter().collect();
+    let title = format!(
+        "{}: {} on {}, {} ranks, {} x {} iterations; drawn is the first",
+        run.info.id,
+        run.pattern.name,
+        run.info.backend,
+        run.info.ranks,
+        run.info.settings.rounds,
+        run.info.settings.iterations
+    );
+    Ok(Shown { title, world: run.world.clone(), pattern: run.pattern, measurements })
+}
+
+#[cfg(feature = "import")]
+fn of_capture(args: &cli::Show) -> anyhow::Result<Shown> {
+    let choice = cli::Choice { step: args.step.clone(), name: None };
+    let imported = super::import::import(std::slice::from_ref(&args.what), &choice)?;
+    let title = imported.describe();
+    let import = imported.import;
+    let world = World::new(&import.pattern.axes, &[])?;
+    Ok(Shown { title, world, pattern: import.pattern, measurements: import.measurements })
+}
+
+#[cfg(not(feature = "import"))]
+fn of_capture(args: &cli::Show) -> anyhow::Result<Shown> {
+    anyhow::bail!(
+        "{}: neither a pattern nor a run; captures are read by the default build, not by the lean replayer",
+        args.what.display()
+    )
+}
+
+impl Shown {
+    fn text(&self, args: &cli::Show) -> String {
+        let mut text = format!("{}\n", self.title);
+        text += "\nAxes\n";
+        text += &columns(&["Axis", "Size", "Teams"], &self.axes());
+        text += "\nBlocks\n";
+        text += &columns(&["Block", "Kind", "Size", "TFLOP", "Captured (ms)"], &self.blocks());
+        text += "\nTimeline\n";
+        text += &draw::timeline(&self.pattern, &self.measurements, args.rank, usize::from(args.width));
+        text
+    }
+
+    fn axes(&self) -> Vec<Vec<String>> {
+        let teams = |axis: usize| {
+            let all = self.world.teams(axis);
+            let shown: Vec<String> = all.iter().take(4).map(|team| format!("{team:?}")).collect();
+            let more = if all.len() > 4 { format!(" and {} more", all.len() - 4) } else { String::new() };
+            shown.join(" ") + &more
+        };
+        let size = |shape: &AxisShape| match shape {
+            AxisShape::Size(size) => size.to_string(),
+            AxisShape::Teams(_) => "listed".to_owned(),
+        };
+        let axes = self.world.axes().iter().enumerate();
+        axes.map(|(n, axis)| vec![axis.name.clone(), size(&axis.shape), teams(n)]).collect()
+    }
+
+    fn blocks(&self) -> Vec<Vec<String>> {
+        let known = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
+        self.pattern
+            .blocks
+            .iter()
+            .map(|block| {
+                let nominal = nominal_ns(block, 0, Settings::default().pacing);
+                vec![
+                    block.name.clone(),
+                    block.work.kind().to_owned(),
+                    known(block.work.size().map(output::bytes)),
+                    known(flops(block).map(|flops| format!("{:.3}", flops as f64 / 1e12))),
+                    known(nominal.map(|ns| ms(ns as i64))),
+                ]
+            })
+            .collect()
+    }
+
+    fn document(&self) -> serde_json::Value {
+        json!({
+            "name": self.pattern.name,
+            "ranks": self.world.size(),
+            "axes": self.world.axes().iter().enumerate().map(|(n, axis)| {
+                json!({"name": axis.name, "teams": self.world.teams(n)})
+            }).collect::<Vec<_>>(),
+            "blocks": self.pattern.blocks.iter().map(|block| json!({
+                "name": block.name, "kind": block.work.kind(), "size": block.work.size(), "flops": flops(block),
+                "captured_ns": block.captured_ns,
+            })).collect::<Vec<_>>(),
+            "lanes": self.pattern.lanes.iter().map(|lane| lane.name.as_str()).collect::<Vec<_>>(),
+            "executions": self.measurements.iter().map(|m| json!({
+                "round": m.round, "iteration": m.iteration, "rank": m.rank, "block": &*m.block, "lane": &*m.lane,
+                "instance": m.instance, "state": m.state.name(), "start_ns": m.start_ns, "end_ns": m.end_ns,
+            })).collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// Floating-point operations of a compute block, where its products are known.
+fn flops(block: &maestro_pattern::Block) -> Option<u64> {
+    match &block.work {
+        maestro_pattern::Work::Compute(kernels) => {
+            Some(kernels.iter().map(|kernel| kernel.flops()).sum()).filter(|flops| *flops > 0)
+        }
+        _ => None,
+    }
+}

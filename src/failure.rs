@@ -1,0 +1,35 @@
+//! Why a command failed, and the exit code that says so.
+
+use std::io::ErrorKind;
+
+/// Bad input or usage.
+pub const INPUT: u8 = 2;
+/// The run itself failed: a hang, wrong data, a rank that died.
+pub const RUN: u8 = 4;
+
+/// An error with its exit code.
+#[derive(Debug)]
+pub struct Failure {
+    pub code: u8,
+    pub error: anyhow::Error,
+}
+
+impl Failure {
+    /// The run failed after it was found runnable.
+    pub fn run(error: impl Into<anyhow::Error>) -> Self {
+        Self { code: RUN, error: error.into() }
+    }
+
+    /// Whether standard output was closed by its reader.
+    pub fn is_broken_pipe(&self) -> bool {
+        let io = self.error.chain().find_map(|cause| cause.downcast_ref::<std::io::Error>());
+        io.is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
+    }
+}
+
+/// Everything that is not said to be something else is bad input.
+impl<E: Into<anyhow::Error>> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self { code: INPUT, error: error.into() }
+    }
+}

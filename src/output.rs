@@ -1,0 +1,67 @@
+//! Standard output, and the units in which people read numbers.
+
+use std::io::{self, Write};
+
+use anyhow::Context;
+
+/// Writes `text` to standard output.
+///
+/// # Errors
+/// Standard output does not take it: it is closed, or the disk behind it is full.
+pub fn print(text: &str) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("standard output does not take the result")
+}
+
+/// Writes one JSON document to standard output.
+///
+/// # Errors
+/// As [`print`].
+pub fn json(document: &serde_json::Value) -> anyhow::Result<()> {
+    print(&format!("{document:#}\n"))
+}
+
+/// Nanoseconds as microseconds, for JSON.
+pub fn us(ns: i64) -> f64 {
+    ns as f64 / 1e3
+}
+
+/// Nanoseconds as milliseconds with three decimals.
+pub fn ms(ns: i64) -> String {
+    format!("{:.3}", ns as f64 / 1e6)
+}
+
+/// Bytes with a binary unit and one decimal: `384.1 MiB`.
+pub fn bytes(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut value = bytes as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 { format!("{bytes} B") } else { format!("{value:.1} {}", UNITS[unit]) }
+}
+
+/// A table in columns; cells that look like numbers go to the right.
+pub fn columns(head: &[&str], rows: &[Vec<String>]) -> String {
+    let widths: Vec<usize> = (0..head.len())
+        .map(|c| rows.iter().map(|row| row[c].chars().count()).chain([head[c].chars().count()]).max().unwrap_or(0))
+        .collect();
+    let right: Vec<bool> = (0..head.len())
+        .map(|c| rows.iter().all(|row| row[c].starts_with(|c: char| c.is_ascii_digit() || c == '-')))
+        .collect();
+    let line = |cells: Vec<&str>| {
+        let mut line = String::from(" ");
+        for (c, cell) in cells.into_iter().enumerate() {
+            let pad = " ".repeat(widths[c] - cell.chars().count());
+            line += &if right[c] { format!(" {pad}{cell} ") } else { format!(" {cell}{pad} ") };
+        }
+        format!("{}\n", line.trim_end())
+    };
+    let mut text = line(head.to_vec());
+    for row in rows {
+        text += &line(row.iter().map(String::as_str).collect());
+    }
+    text
+}

@@ -1,0 +1,54 @@
+//! Run folders: where they go, and what their run.json says.
+
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use maestro_pattern::{Pattern, World};
+use maestro_reports::{AxisInfo, Environment, Origin, PatternInfo, RunInfo, Settings};
+
+/// What made a run, and with which settings.
+pub struct Maker<'a> {
+    pub made_by: Origin,
+    pub backend: &'a str,
+    pub settings: Settings,
+}
+
+/// The description of a run that begins now.
+pub fn info(id: String, pattern: &Pattern, text: &str, world: &World, maker: Maker<'_>) -> RunInfo {
+    RunInfo {
+        id,
+        made_by: maker.made_by,
+        pattern: PatternInfo::new(&pattern.name, text),
+        axes: AxisInfo::all(world),
+        ranks: world.size(),
+        processes: 1,
+        backend: maker.backend.to_owned(),
+        maestro: env!("CARGO_PKG_VERSION").to_owned(),
+        started_unix_s: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+        settings: maker.settings,
+        // Variables that are not text name no allowed one.
+        environment: Environment::of_host(
+            std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?))),
+        ),
+    }
+}
+
+/// The folder that was asked for, or the first of run-NAME, run-NAME-2, ... that is not there yet.
+pub fn folder(wanted: Option<&Path>, name: &str) -> PathBuf {
+    if let Some(wanted) = wanted {
+        return wanted.to_owned();
+    }
+    let stem: String = name.chars().map(|c| if c.is_alphanumeric() || "_-.".contains(c) { c } else { '_' }).collect();
+    let mut folder = PathBuf::from(format!("run-{stem}"));
+    let mut n = 2;
+    while folder.exists() {
+        folder = PathBuf::from(format!("run-{stem}-{n}"));
+        n += 1;
+    }
+    folder
+}
+
+/// The last part of a folder's path, as the run's id.
+pub fn id(folder: &Path) -> String {
+    folder.file_name().map_or_else(|| folder.display().to_string(), |name| name.to_string_lossy().into_owned())
+}
