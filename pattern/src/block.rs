@@ -79,8 +79,8 @@ impl Work {
     }
 
     /// The bytes that a report's size column and bandwidth speak of: S of a collective, the sum over a group, what one
-    /// rank sends (or receives, if that is more) of a p2p, what a copy or set moves, what compute is known to read and
-    /// write. `None` where none is known.
+    /// rank sends (or receives, if that is more) of a p2p, what copies, sets and memory kernels move. `None` where that is
+    /// unknown or not the point, as in compute with products.
     pub fn size(&self) -> Option<u64> {
         match self {
             Self::Collective(c) if c.kind == CollectiveKind::Barrier => None,
@@ -91,7 +91,7 @@ impl Work {
                     |way: Direction| transfers.iter().filter(|t| t.direction == way).map(|t| t.size).sum::<u64>();
                 Some(total(Direction::Send).max(total(Direction::Recv)))
             }
-            Self::Compute(kernels) => Some(kernels.iter().map(Kernel::bytes).sum()).filter(|bytes| *bytes > 0),
+            Self::Compute(kernels) => kernels.iter().map(Kernel::bytes).sum(),
             Self::Cuda(_) => None,
         }
     }
@@ -206,13 +206,13 @@ pub enum Kernel {
 }
 
 impl Kernel {
-    /// Bytes that it is known to read and write, all times together: both sides of a copy on one device, one
-    /// otherwise. A product's are not counted, its figure is its operations.
-    pub fn bytes(&self) -> u64 {
+    /// Bytes that it moves, all times together, where moving bytes is what it does: reads and writes of a memory
+    /// kernel, the size of a copy or set. A product's figure is its operations, a hold's its time.
+    pub fn bytes(&self) -> Option<u64> {
         match *self {
-            Self::Gemm { .. } | Self::Hold { .. } => 0,
-            Self::Memory { bytes, times } => bytes * times,
-            Self::Copy { size, times, .. } | Self::Set { size, times } => size * times,
+            Self::Gemm { .. } | Self::Hold { .. } => None,
+            Self::Memory { bytes, times } => Some(bytes * times),
+            Self::Copy { size, times, .. } | Self::Set { size, times } => Some(size * times),
         }
     }
 

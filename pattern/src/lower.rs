@@ -16,12 +16,22 @@ const MOST_INSTRUCTIONS: u64 = 10_000_000;
 
 /// Lowers `pattern`, whose names have been checked.
 pub(crate) fn lower(pattern: &Pattern, world: World) -> Result<Plan> {
-    let mut classes: HashMap<Vec<bool>, u32> = HashMap::new();
+    let skews = pattern.blocks.iter().map(|b| (format!("skew of block `{}`", b.name), &b.skew, b.place));
+    for (what, factors, place) in skews.chain([("host_skew".to_owned(), &pattern.host_skew, Place::default())]) {
+        if !factors.is_empty() && factors.len() != world.size() as usize {
+            return Err(Error::at(place, format!("{what} has {} factors for {} ranks", factors.len(), world.size()))
+                .help("give one a rank, or remove it to take all ranks as alike"));
+        }
+    }
+    // Ranks that agree on all conditions and whose hosts are alike share a program.
+    let mut classes: HashMap<(Vec<bool>, u64), u32> = HashMap::new();
     let mut programs = Vec::new();
     let mut program_of = Vec::new();
     let conditions = conditions(pattern);
     for rank in 0..world.size() {
-        let class = conditions.iter().map(|when| world.selects(when, rank)).collect::<Result<Vec<bool>>>()?;
+        let selected = conditions.iter().map(|when| world.selects(when, rank)).collect::<Result<Vec<bool>>>()?;
+        let host_skew = pattern.host_skew.get(rank as usize).copied().unwrap_or(1.0);
+        let class = (selected, host_skew.to_bits());
         let next = programs.len() as u32;
         let program = match classes.get(&class) {
             Some(program) => *program,
@@ -37,7 +47,7 @@ pub(crate) fn lower(pattern: &Pattern, world: World) -> Result<Plan> {
     Ok(Plan::assemble(pattern, world, pattern.lanes.clone(), programs, program_of, communicators))
 }
 
-/// Every condition of the pattern: ranks that agree on all of them do the same.
+/// Every condition of the pattern.
 fn conditions(pattern: &Pattern) -> Vec<&When> {
     let mut all = Vec::new();
     let mut todo: Vec<&Item> = pattern.schedule.iter().collect();
@@ -96,7 +106,13 @@ impl<'a> Lowering<'a> {
         let schedule = self.schedule()?;
         let mut unrolled = 0;
         let tree = self.sequence(schedule, 1, &mut unrolled)?;
-        let mut unroll = Unroll { history: vec![Vec::new(); self.label_ids.len()], ..Unroll::default() };
+        let host_skew = self.pattern.host_skew.get(self.rank as usize).copied().unwrap_or(1.0);
+        let mut unroll = Unroll {
+            instructions: Vec::new(),
+            history: vec![Vec::new(); self.label_ids.len()],
+            instances: HashMap::new(),
+            host_skew,
+        };
         unroll.sequence(&tree);
         Ok(Program { instructions: unroll.instructions })
     }
@@ -305,19 +321,23 @@ impl<'a> Lowering<'a> {
 }
 
 /// Unrolls a tree.
-#[derive(Default)]
 struct Unroll {
     instructions: Vec<Instruction>,
     /// Per label, the indices of the instructions that issued it.
     history: Vec<Vec<u32>>,
     instances: HashMap<BlockId, u32>,
+    /// Factor on host time.
+    host_skew: f64,
 }
 
 impl Unroll {
     fn sequence(&mut self, nodes: &[Node]) {
         for node in nodes {
             match node {
-                Node::Host(ns) => self.instructions.push(Instruction::Host(*ns)),
+                Node::Host(ns) => {
+                    let ns = (*ns as f64 * self.host_skew).round() as u64;
+                    self.instructions.push(Instruction::Host(ns));
+                }
                 Node::Repeat(times, inner) => (0..*times).for_each(|_| self.sequence(inner)),
                 Node::Wait(targets) => {
                     let waits: Vec<u32> = targets.iter().filter_map(|t| self.find(t)).collect();

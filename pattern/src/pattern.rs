@@ -24,6 +24,8 @@ pub struct Pattern {
     pub schedule: Vec<Item>,
     /// What ranks of different roles do, instead of `schedule`.
     pub roles: Vec<Role>,
+    /// Factors on all host time, one a rank of the world, where ranks' hosts differ. Empty: all alike.
+    pub host_skew: Vec<f64>,
     /// Everything an importer inferred and could not read.
     pub assumed: Vec<Assumption>,
 }

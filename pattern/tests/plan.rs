@@ -92,6 +92,15 @@ fn ranks_that_do_the_same_share_a_program() {
 }
 
 #[test]
+fn host_time_takes_the_skew_of_its_rank() {
+    let plan = plan("{dp: {size: 3}}", "schedule: [{host: 10us}]\nhost_skew: [1.5, 1, 1]");
+    assert_eq!(plan.program(0).instructions, [Instruction::Host(15_000)]);
+    assert_eq!(plan.program_of, [0, 1, 1]);
+    let error = refused("{dp: {size: 2}}", "schedule: [{host: 10us}]\nhost_skew: [1.5, 1, 1]");
+    assert!(error.contains("host_skew has 3 factors for 2 ranks"), "{error}");
+}
+
+#[test]
 fn every_rank_has_one_role() {
     let role = |name: &str, when: &str| format!("  {name}: {{when: {when}, schedule: [{{run: c, lane: main}}]}}\n");
     let two = format!("roles:\n{}{}", role("a", "{dp: first}"), role("b", "{dp: [0, 1]}"));

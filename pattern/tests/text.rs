@@ -56,6 +56,7 @@ schedule:
       - {run: upload, lane: main}
       - {wait: upload}
   - {wait: [g, "layer[-2]"]}
+host_skew: [1.05, 0.95]
 assumed:
   - {what: "splits of 4 all-to-alls taken as even", confidence: low}
 "#;

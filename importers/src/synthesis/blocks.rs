@@ -1,8 +1,8 @@
 //! Eighth pass: which events are executions of the same block, what the blocks are called and what they do.
 //!
 //! Two events are the same block if they do the same: the same collective on the same axis, or the same kernels in the
-//! same order. Communication of the forward and of the backward pass are two blocks even so, because they overlap
-//! different work and that is what a replay is for. Durations are averaged over executions; where ranks differ by more
+//! same order. What the forward and the backward pass do is two blocks even so, because it overlaps different work and
+//! that is what a replay is for. Durations are averaged over executions; where ranks differ by more
 //! than a hundredth, each rank keeps its own factor.
 
 use std::collections::{BTreeMap, HashMap};
@@ -17,13 +17,13 @@ use super::resolve::{CommId, Communicators, Operation, Resolved};
 use crate::capture::{ActivityKind, Product, Timeline};
 
 /// Ranks whose mean differs by less than this share of it are taken as alike.
-const SKEW: f64 = 0.01;
+pub(crate) const SKEW: f64 = 0.01;
 
 /// What makes two events the same block.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Key {
     Communication { axis: usize, main: bool, what: What },
-    Compute { phase: Arc<str>, kernels: Vec<(Arc<str>, Shape)> },
+    Compute { phase: Arc<str>, main: bool, kernels: Vec<(Arc<str>, Shape)> },
 }
 
 /// A communication, with peers relative to the rank.
@@ -124,7 +124,7 @@ fn key(rank: &Rank<'_>, event: &Event, communicators: &Communicators, axes: &Axe
             };
             (activity.name.clone(), shape)
         });
-        return Key::Compute { phase: event.phase.clone(), kernels: kernels.collect() };
+        return Key::Compute { phase: event.phase.clone(), main: event.main, kernels: kernels.collect() };
     };
     let what = match &resolved.operation {
         Operation::Collective { collective, .. } => What::Collective(collective.clone()),
@@ -317,7 +317,11 @@ fn stem(key: &Key) -> String {
 
 /// The stem with its size and, if `pass`, with its pass.
 fn qualified(stem: &str, key: &Key, pass: bool) -> String {
-    let Key::Communication { main, what, .. } = key else { return stem.to_owned() };
+    let (main, what) = match key {
+        Key::Communication { main, what, .. } => (main, what),
+        Key::Compute { main: false, .. } if pass && !stem.contains("backward") => return format!("{stem}_backward"),
+        Key::Compute { .. } => return stem.to_owned(),
+    };
     let size = match what {
         What::Collective(collective) => collective.size,
         What::Group(all) => all.iter().map(|c| c.size).sum(),

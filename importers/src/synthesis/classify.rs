@@ -4,7 +4,7 @@
 //! surround its launch (a batch of sends and receives is one kernel whose records ended before the launch); and last
 //! the kernel's name, which tells the operation at best, never sizes, algorithm or protocol.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use maestro_pattern::CollectiveKind;
 
@@ -41,6 +41,9 @@ pub(crate) fn classify(
 ) -> HashMap<usize, Communication> {
     let records: HashMap<u64, &CommRecord> =
         timeline.records.iter().filter_map(|r| r.external_id.map(|id| (id, r))).collect();
+    // Records whose own kernel says so belong to no batch.
+    let claimed: HashSet<u64> =
+        timeline.activities.iter().filter(|a| a.comm.is_some()).filter_map(|a| a.external_id).collect();
     let mut all = HashMap::new();
     for (index, activity) in timeline.activities.iter().enumerate() {
         if !matches!(activity.kind, ActivityKind::Kernel { .. }) {
@@ -61,7 +64,8 @@ pub(crate) fn classify(
             all.insert(index, Communication { facts, trust: Trust::Record });
             continue;
         }
-        let surrounding = launches[index].map(|call| surrounding(timeline, &timeline.calls[call])).unwrap_or_default();
+        let launch = launches[index].map(|call| &timeline.calls[call]);
+        let surrounding = launch.map(|launch| surrounding(timeline, launch, &claimed)).unwrap_or_default();
         if !surrounding.is_empty() {
             all.insert(index, Communication { facts: surrounding, trust: Trust::Surroundings });
             continue;
@@ -81,7 +85,7 @@ pub(crate) fn is_communication(name: &str) -> bool {
 
 /// The records that a launch flushes: those of its thread since the launch of communication before it. They lie inside
 /// the annotation around the launch, or, for a batch, before an `nccl:coalesced` annotation.
-fn surrounding(timeline: &Timeline, launch: &HostCall) -> Vec<CommFacts> {
+fn surrounding(timeline: &Timeline, launch: &HostCall, claimed: &HashSet<u64>) -> Vec<CommFacts> {
     let around = |name: &dyn Fn(&str) -> bool| {
         let before = timeline.annotations.partition_point(|a| a.start_ns <= launch.start_ns);
         // Annotations nest: look at the last few that began before.
@@ -95,7 +99,11 @@ fn surrounding(timeline: &Timeline, launch: &HostCall) -> Vec<CommFacts> {
     let mine = timeline.records[..before].iter().rev().filter(|r| r.thread == launch.thread);
     if around(&|name| name == "nccl:coalesced").is_some() {
         let mut facts: Vec<CommFacts> = mine
-            .take_while(|r| r.facts.op != CommOp::Wait && !launched_since(timeline, r, launch))
+            .take_while(|r| {
+                r.facts.op != CommOp::Wait
+                    && r.external_id.is_none_or(|id| !claimed.contains(&id))
+                    && !launched_since(timeline, r, launch)
+            })
             .map(|r| r.facts.clone())
             .collect();
         facts.reverse();

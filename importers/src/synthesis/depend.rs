@@ -3,8 +3,10 @@
 //! Ordinary captures record that a stream was told to wait, not for what. Two facts fill the gap. An event is recorded
 //! on the stream that the thread was working on, so it stands for everything launched there so far; and whoever makes a
 //! stream wait does so just before launching on it. A wait inside the host's record of a communication belongs to the
-//! communication; any other to the next launch on another lane. What the times contradict (the cause ended after the
-//! effect began) is given up for an earlier event, or dropped and counted.
+//! communication; any other to the next launch on another lane. A wait that does not follow its record at once is for an
+//! event kept from earlier: if the annotation around it names an operation (`FSDP::all_gather_copy_out`), for the oldest
+//! such communication that nobody has waited for yet. What the times contradict (the cause ended after the effect began)
+//! is given up for an earlier event, or dropped and counted.
 //!
 //! Where the profiler recorded the waits themselves, those are taken instead.
 
@@ -26,8 +28,8 @@ pub(crate) struct Issue {
     pub asked_ns: i64,
     /// When it was on its way: the call had returned, or it already ran.
     pub issued_ns: i64,
-    /// Whether it communicates.
-    pub communicates: bool,
+    /// Name of the operation, if it communicates.
+    pub communicates: Option<&'static str>,
 }
 
 /// The host stood still until an activity had ended.
@@ -57,7 +59,7 @@ pub(crate) fn issues(
     timeline: &Timeline,
     launches: &[Option<usize>],
     activities: &[usize],
-    communicates: impl Fn(usize) -> bool,
+    communicates: impl Fn(usize) -> Option<&'static str>,
 ) -> Vec<Issue> {
     let mut issues: Vec<Issue> = activities
         .iter()
@@ -153,7 +155,7 @@ impl Inference<'_> {
                     // After the launch: the calling stream waits for the communication it just issued, on itself.
                     None => continue,
                 },
-                None => self.cause_and_effect(index),
+                None => self.cause_and_effect(index, &edges),
             };
             match edge {
                 Some((cause, effect)) => {
@@ -195,7 +197,8 @@ impl Inference<'_> {
     /// The communication that a wait inside its record belongs to.
     fn launch_of_record(&self, call: &HostCall, record_end: i64) -> Option<&Issue> {
         let after = self.issues.partition_point(|issue| issue.asked_ns <= call.start_ns);
-        let next = self.issues[after..].iter().find(|issue| issue.communicates && issue.thread == call.thread)?;
+        let mine = |issue: &&Issue| issue.communicates.is_some() && issue.thread == call.thread;
+        let next = self.issues[after..].iter().find(mine)?;
         (next.asked_ns <= record_end).then_some(next)
     }
 
@@ -210,11 +213,19 @@ impl Inference<'_> {
         self.agrees(cause, effect).then_some(cause)
     }
 
-    /// The event of any other wait, and the launch that it holds back.
-    fn cause_and_effect(&self, index: usize) -> Option<(&Issue, &Issue)> {
+    /// The event of any other wait, and the launch that it holds back. `edges` are those found for earlier waits.
+    fn cause_and_effect(&self, index: usize, edges: &HashSet<(usize, usize)>) -> Option<(&Issue, &Issue)> {
         /// How many events to go back when the times contradict the latest.
         const TRIES: usize = 8;
+        /// A wait that follows a record this closely is for the event just recorded.
+        const AT_ONCE_NS: i64 = 20_000;
         let call = &self.calls[index];
+        let at_once = |record: &HostCall| call.start_ns - record.end_ns <= AT_ONCE_NS;
+        if let Some(operation) = self.operation_around(call)
+            && !self.records_before(index).next().is_some_and(at_once)
+        {
+            return self.kept_event(call, operation, edges);
+        }
         let after = self.issues.partition_point(|issue| issue.asked_ns <= call.start_ns);
         for record in self.records_before(index).take(TRIES) {
             let before = &self.issues[..self.issues.partition_point(|issue| issue.asked_ns < record.start_ns)];
@@ -226,6 +237,35 @@ impl Inference<'_> {
             }
         }
         None
+    }
+
+    /// The operation that the innermost annotation around `call` names, `nccl:` ranges apart.
+    fn operation_around(&self, call: &HostCall) -> Option<&'static str> {
+        let annotations = &self.timeline.annotations;
+        let before = annotations.partition_point(|a| a.start_ns <= call.start_ns);
+        let around = annotations[before.saturating_sub(16)..before]
+            .iter()
+            .rev()
+            .find(|a| a.thread == call.thread && a.end_ns >= call.start_ns && !a.name.starts_with("nccl:"))?;
+        // `post_backward_reduce` speaks of a reduce-scatter, so the longer names come first.
+        let names = [("all_gather", "all_gather"), ("all_to_all", "all_to_all"), ("reduce", "reduce_scatter")];
+        names.iter().find(|(word, _)| around.name.contains(word)).map(|(_, operation)| *operation)
+    }
+
+    /// The oldest communication of this operation that nobody has waited for yet, and what waits for it now.
+    fn kept_event(
+        &self,
+        call: &HostCall,
+        operation: &str,
+        edges: &HashSet<(usize, usize)>,
+    ) -> Option<(&Issue, &Issue)> {
+        let now = self.issues.partition_point(|issue| issue.asked_ns <= call.start_ns);
+        let waited: HashSet<usize> = edges.iter().map(|(cause, _)| *cause).collect();
+        let cause = self.issues[..now]
+            .iter()
+            .find(|issue| issue.communicates == Some(operation) && !waited.contains(&issue.activity))?;
+        let effect = self.issues[now..].iter().find(|issue| issue.stream != cause.stream)?;
+        self.agrees(cause, effect).then_some((cause, effect))
     }
 
     /// Event records of the same thread before call `index`, latest first.
@@ -244,7 +284,7 @@ impl Inference<'_> {
     fn join_leftovers(&self, edges: &mut HashSet<(usize, usize)>) {
         let causes: HashSet<usize> = edges.iter().map(|(cause, _)| *cause).collect();
         let mut seen = HashSet::new();
-        for issue in self.issues.iter().rev().filter(|issue| issue.communicates) {
+        for issue in self.issues.iter().rev().filter(|issue| issue.communicates.is_some()) {
             if !seen.insert(issue.stream) || causes.contains(&issue.activity) {
                 continue;
             }

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use maestro_pattern::{Block, Body, Item, Lane, Pattern, Reference, Role, Selector, Step, When, World};
 
 use super::axes::Axes;
-use super::blocks::{Blocks, Rank, readable};
+use super::blocks::{Blocks, Rank, SKEW, readable};
 use super::fold::{Back, Leaf, Timed, Tree, fold};
 use crate::Notes;
 
@@ -25,6 +25,15 @@ pub(crate) struct Parts<'a> {
     pub lane_of: &'a [HashMap<i64, usize>],
     /// When each rank issued its first event, in nanoseconds after the first rank did.
     pub late_ns: &'a [i64],
+    /// Number of ranks of the job.
+    pub world: u32,
+}
+
+impl Parts<'_> {
+    /// Host time of rank `r` between its first and its last launch, without waiting.
+    fn host_ns(&self, r: usize) -> f64 {
+        leaves(self, r, &self.ranks[r]).iter().map(|(_, host_ns)| host_ns).sum()
+    }
 }
 
 /// Fills the schedule, or roles, of `pattern`, whose axes, blocks and lanes are there.
@@ -40,8 +49,17 @@ pub(crate) fn schedule(pattern: &mut Pattern, parts: &Parts<'_>, notes: &mut Not
             None => classes.push((vec![r], leaves)),
         }
     }
+    let mut skew = vec![1.0; parts.world as usize];
     for (members, leaves) in &mut classes {
         leaves.iter_mut().for_each(|(_, host_ns)| *host_ns /= members.len() as f64);
+        let mean: f64 = leaves.iter().map(|(_, host_ns)| host_ns).sum();
+        for member in members.iter().filter(|_| mean > 0.0) {
+            let rank = &parts.ranks[*member];
+            skew[rank.rank as usize] = (parts.host_ns(*member) / mean * 1e3).round() / 1e3;
+        }
+    }
+    if skew.iter().any(|factor: &f64| (factor - 1.0).abs() > SKEW) {
+        pattern.host_skew = skew;
     }
     let Ok(world) = World::new(&pattern.axes, &[]) else { return };
     let single = classes.len() == 1;

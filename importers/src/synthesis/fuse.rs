@@ -16,7 +16,6 @@ pub(crate) struct Event {
     pub stream: i64,
     /// Activities in lane order; one if it communicates.
     pub activities: Vec<usize>,
-    pub communicates: bool,
     /// Part of the step: `forward`, `backward`, or what an annotation around the launch says.
     pub phase: Arc<str>,
     /// Whether the thread that marks the steps launched it, and not autograd's, say.
@@ -61,10 +60,9 @@ pub(crate) fn fuse(timeline: &Timeline, issues: &[Issue], dependencies: &Depende
             }
         }
         let phase = phase(timeline, issue, main);
-        let joins = open
-            .get(&issue.stream)
-            .copied()
-            .filter(|event| !issue.communicates && !effects.contains(&issue.activity) && events[*event].phase == phase);
+        let joins = open.get(&issue.stream).copied().filter(|event| {
+            issue.communicates.is_none() && !effects.contains(&issue.activity) && events[*event].phase == phase
+        });
         let event = match joins {
             Some(event) => {
                 extend(&mut events[event], timeline, issue);
@@ -76,7 +74,7 @@ pub(crate) fn fuse(timeline: &Timeline, issues: &[Issue], dependencies: &Depende
             }
         };
         event_of.insert(issue.activity, event);
-        if issue.communicates || causes.contains(&issue.activity) {
+        if issue.communicates.is_some() || causes.contains(&issue.activity) {
             open.remove(&issue.stream);
         } else {
             open.insert(issue.stream, event);
@@ -98,7 +96,6 @@ fn begin(timeline: &Timeline, issue: &Issue, phase: Arc<str>, main: bool) -> Eve
     Event {
         stream: issue.stream,
         activities: vec![issue.activity],
-        communicates: issue.communicates,
         phase,
         main,
         issued_ns: issue.issued_ns,
@@ -198,7 +195,6 @@ mod tests {
         Event {
             stream,
             activities: vec![0],
-            communicates: false,
             phase: "forward".into(),
             main: true,
             issued_ns: 0,

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use maestro_pattern::Lane;
 
 use super::blocks::Rank;
-use super::resolve::Operation;
 
 /// The lanes of the pattern, and the lane of each stream of each rank.
 pub(crate) fn lanes(ranks: &[Rank<'_>]) -> (Vec<Lane>, Vec<HashMap<i64, usize>>) {
@@ -43,12 +42,7 @@ fn stems(rank: &Rank<'_>) -> Vec<(i64, String)> {
         }
         match rank.communication(event) {
             Some((resolved, _)) => {
-                let kind = match &resolved.operation {
-                    Operation::Collective { collective, .. } => collective.kind.name(),
-                    Operation::Group(_) => "group",
-                    Operation::P2p(_) => "p2p",
-                };
-                carried.entry(event.stream).or_default().insert(kind);
+                carried.entry(event.stream).or_default().insert(resolved.operation.name());
             }
             None => *compute.entry(event.stream).or_default() += event.end_ns - event.start_ns,
         }

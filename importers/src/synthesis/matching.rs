@@ -16,13 +16,11 @@ use crate::Notes;
 use crate::capture::Capture;
 
 /// Where a communication kernel is: (timeline, index into its resolved list).
-pub(crate) type At = (usize, usize);
+type At = (usize, usize);
 
 /// What matching found out.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Matches {
-    /// Kernels that run together, each set over different timelines.
-    pub meetings: Vec<Vec<At>>,
     /// What to subtract from each timeline's times.
     pub offset_ns: Vec<i64>,
     /// Spread of the ends around the offset (median absolute deviation), the largest over the timelines.
@@ -49,7 +47,7 @@ pub(crate) fn matches(
     notes: &mut Notes,
 ) -> Matches {
     let step_of = step_of(capture, steps);
-    let (mut meetings, whole) = meet(capture, communicators, &step_of, resolved, notes);
+    let (meetings, whole) = meet(capture, communicators, &step_of, resolved, notes);
     for (meeting, whole) in meetings.iter().zip(&whole) {
         complete_splits(meeting, *whole, resolved);
     }
@@ -70,8 +68,7 @@ pub(crate) fn matches(
             timing[at.0][at.1] = Some(Timing { wait_ns: latest - start, transfer_ns: (end - latest).max(0) });
         }
     }
-    meetings.retain(|meeting| meeting.len() > 1);
-    Matches { meetings, offset_ns, clock_error_ns, timing }
+    Matches { offset_ns, clock_error_ns, timing }
 }
 
 /// Name of the step of every activity of every timeline.
@@ -97,7 +94,7 @@ fn meet(
     resolved: &[Vec<Resolved>],
     notes: &mut Notes,
 ) -> (Vec<Vec<At>>, Vec<bool>) {
-    // Ordered maps, so that the same capture gives the same result every time.
+    // Kernels that run together, each on another timeline. Ordered maps, so that the same capture gives the same result every time.
     let mut collectives: BTreeMap<(CommId, Arc<str>, usize), Vec<At>> = BTreeMap::new();
     let mut transfers: BTreeMap<(u32, u32, Arc<str>, usize), Vec<At>> = BTreeMap::new();
     let rank_of = |t: usize| capture.timelines[t].rank.unwrap_or(t as u32);

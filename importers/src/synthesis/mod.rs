@@ -89,7 +89,9 @@ pub fn synthesise(capture: &Capture, options: &Options, notes: &mut Notes) -> Re
     for (t, timeline) in timelines.iter().enumerate() {
         let step = steps[t].steps.iter().find(|step| step.name == chosen);
         let activities = step.map(|step| step.activities.as_slice()).unwrap_or_default();
-        let issues = depend::issues(timeline, &launches[t], activities, |index| classified[t].contains_key(&index));
+        let operations: HashMap<usize, &'static str> =
+            resolved[t].iter().map(|kernel| (kernel.activity, kernel.operation.name())).collect();
+        let issues = depend::issues(timeline, &launches[t], activities, |index| operations.get(&index).copied());
         let dependencies = depend::dependencies(timeline, &issues, notes);
         recorded &= dependencies.recorded;
         events.push(fuse::fuse(timeline, &issues, &dependencies));
@@ -161,6 +163,7 @@ pub fn synthesise(capture: &Capture, options: &Options, notes: &mut Notes) -> Re
         lanes: &lanes,
         lane_of: &lane_of,
         late_ns: &late_ns,
+        world,
     };
     emit::schedule(&mut pattern, &parts, notes);
     assume(&mut pattern, recorded, &collectives, &chosen, timelines.len() as u32, world);

@@ -44,6 +44,17 @@ pub(crate) enum Operation {
     P2p(Vec<GlobalTransfer>),
 }
 
+impl Operation {
+    /// A collective's name, `group` or `p2p`.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Collective { collective, .. } => collective.kind.name(),
+            Self::Group(_) => "group",
+            Self::P2p(_) => "p2p",
+        }
+    }
+}
+
 /// A send or receive with a global peer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct GlobalTransfer {

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::capture::{CallKind, Capture, StepMark, Timeline};
+use crate::capture::{CallKind, Capture, Timeline};
 use crate::{Error, Result};
 
 /// The activities of one step of one timeline.
@@ -14,8 +14,6 @@ use crate::{Error, Result};
 pub(crate) struct Step {
     /// Name of its mark, or [`WHOLE`].
     pub name: Arc<str>,
-    /// Its mark, if the capture has marks.
-    pub mark: Option<StepMark>,
     /// Indices of its activities, by start.
     pub activities: Vec<usize>,
 }
@@ -47,14 +45,11 @@ pub(crate) fn launches(timeline: &Timeline) -> Vec<Option<usize>> {
 pub(crate) fn assign(timeline: &Timeline, launches: &[Option<usize>]) -> Steps {
     if timeline.steps.is_empty() {
         let activities = (0..timeline.activities.len()).collect();
-        let step = Step { name: WHOLE.into(), mark: None, activities };
+        let step = Step { name: WHOLE.into(), activities };
         return Steps { steps: vec![step], outside: Vec::new() };
     }
-    let mut steps: Vec<Step> = timeline
-        .steps
-        .iter()
-        .map(|mark| Step { name: mark.name.clone(), mark: Some(mark.clone()), activities: Vec::new() })
-        .collect();
+    let mut steps: Vec<Step> =
+        timeline.steps.iter().map(|mark| Step { name: mark.name.clone(), activities: Vec::new() }).collect();
     let mut outside = Vec::new();
     for (index, activity) in timeline.activities.iter().enumerate() {
         let issued = match launches[index] {

@@ -105,7 +105,7 @@ pub(crate) fn collectives(
     axes: &Axes,
 ) -> Vec<CollectiveSummary> {
     let of: HashMap<usize, usize> = resolved.iter().enumerate().map(|(i, r)| (r.activity, i)).collect();
-    let mut all: BTreeMap<(usize, String, Option<&'static str>, Option<u64>), CollectiveSummary> = BTreeMap::new();
+    let mut all: BTreeMap<_, CollectiveSummary> = BTreeMap::new();
     for index in &step.activities {
         let Some(&i) = of.get(index) else { continue };
         let kernel = &resolved[i];

@@ -230,6 +230,17 @@ impl Node {
         }
     }
 
+    /// A list of factors above 0.
+    pub fn factors(&self, what: &str) -> Result<Vec<f64>> {
+        self.list(what)?
+            .iter()
+            .map(|node| match node.number(what)? {
+                factor if factor > 0.0 => Ok(factor),
+                _ => Err(node.wrong(what, "a factor above 0")),
+            })
+            .collect()
+    }
+
     pub fn bytes(&self, what: &str) -> Result<u64> {
         const WANTED: &str = "a size such as 4194304, 64MiB or 1.2GB";
         match &self.value {

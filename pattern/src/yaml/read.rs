@@ -7,8 +7,8 @@ use crate::{
 };
 
 /// Keys of a pattern, in the order in which they are written.
-const KEYS: [&str; 10] =
-    ["maestro", "name", "source", "axes", "blocks", "lanes", "motifs", "schedule", "roles", "assumed"];
+const KEYS: [&str; 11] =
+    ["maestro", "name", "source", "axes", "blocks", "lanes", "motifs", "schedule", "roles", "host_skew", "assumed"];
 
 const SETTINGS: [&str; 7] = ["min_ctas", "max_ctas", "traffic_class", "algorithm", "protocol", "nvls", "sharp"];
 
@@ -30,6 +30,7 @@ pub(crate) fn read(text: &str) -> Result<Pattern> {
             .transpose()?
             .unwrap_or_default(),
         roles: named(&fields, "roles", role)?,
+        host_skew: fields.get("host_skew").map(|node| node.factors("host_skew")).transpose()?.unwrap_or_default(),
         assumed: assumed(&fields)?,
     };
     match (fields.get("schedule"), fields.get("roles")) {

@@ -38,17 +38,7 @@ pub(super) fn block(key: &Key, node: &Node) -> Result<Block> {
         return Err(Error::at(key.place, format!("{what} is idle for longer than it was captured"))
             .help("idle is the part of captured in which nothing ran"));
     }
-    let skew = match fields.get("skew") {
-        None => Vec::new(),
-        Some(node) => node
-            .list(&format!("skew of {what}"))?
-            .iter()
-            .map(|n| match n.number("a skew")? {
-                factor if factor > 0.0 => Ok(factor),
-                _ => Err(n.wrong("a skew", "a factor above 0")),
-            })
-            .collect::<Result<_>>()?,
-    };
+    let skew = fields.get("skew").map(|n| n.factors(&format!("skew of {what}"))).transpose()?.unwrap_or_default();
     Ok(Block { name: key.name.clone(), work, captured_ns, idle_ns, skew, place: key.place })
 }
 

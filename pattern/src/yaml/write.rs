@@ -54,6 +54,9 @@ pub(crate) fn write(pattern: &Pattern) -> String {
         line(out, 2, "schedule:");
         items(out, 3, &role.schedule);
     });
+    if !pattern.host_skew.is_empty() {
+        line(&mut out, 0, &format!("host_skew: {}", list(pattern.host_skew.iter())));
+    }
     section(&mut out, "assumed", &pattern.assumed, |out, assumption| {
         let mut map = Flow::map();
         map.put("what", quoted(&assumption.what));
