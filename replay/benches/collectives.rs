@@ -18,7 +18,13 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     }
     let pattern = Pattern::from_yaml(&format!(
-        "maestro: 1\nname: collectives\naxes: {{dp: {{size: 2}}}}\nblocks:\n{blocks}lanes: {{main: {{}}}}\nschedule:\n{schedule}"
+        "maestro: 1
+name: collectives
+axes: {{dp: {{size: 2}}}}
+lanes: {{main: {{}}}}
+blocks:
+{blocks}schedule:
+{schedule}"
     ))?;
     let plan = Plan::new(&pattern, &[])?;
     let settings = Settings { iterations: 10, ..Settings::default() };

@@ -42,11 +42,31 @@ pub struct Meetings {
     of: Vec<Vec<Option<u32>>>,
 }
 
-/// The ends of the messages from one rank to another on one communicator, in order.
+/// Communicator, sender, receiver.
+type Route = (u32, u32, u32);
+
+/// The ends of the messages of one route, in order.
 #[derive(Default)]
 struct Messages {
     sends: Vec<Execution>,
     recvs: Vec<Execution>,
+}
+
+impl Messages {
+    fn post(&mut self, execution: Execution, transfer: &Transfer) {
+        match transfer.direction {
+            Direction::Send => self.sends.push(execution),
+            Direction::Recv => self.recvs.push(execution),
+        }
+    }
+}
+
+/// The route of a transfer that `here` makes with `there`.
+fn route(communicator: u32, transfer: &Transfer, here: u32, there: u32) -> Route {
+    match transfer.direction {
+        Direction::Send => (communicator, here, there),
+        Direction::Recv => (communicator, there, here),
+    }
 }
 
 impl Meetings {
@@ -56,13 +76,14 @@ impl Meetings {
     /// A rank communicates on an axis that does not hold it.
     pub fn new<'p>(plan: &Plan, program: impl Fn(u32) -> &'p Program) -> Result<Self> {
         let mut meetings = Self::default();
-        let mut collectives: HashMap<(u32, u32), u32> = HashMap::new();
-        let mut messages: HashMap<(u32, u32, u32), Messages> = HashMap::new();
+        // Per communicator, the meetings of its collectives in order.
+        let mut collectives: Vec<Vec<u32>> = vec![Vec::new(); plan.communicators.len()];
+        let mut messages: HashMap<Route, Messages> = HashMap::new();
         let mut p2p = Vec::new();
         for rank in 0..plan.world.size() {
             let instructions = &program(rank).instructions;
             let mut of = vec![None; instructions.len()];
-            let mut counts: HashMap<u32, u32> = HashMap::new();
+            let mut counts: HashMap<u32, usize> = HashMap::new();
             for (index, instruction) in instructions.iter().enumerate() {
                 let Instruction::Issue { block, axis: Some(axis), lane, .. } = instruction else { continue };
                 let this = Execution { rank, instruction: index as u32 };
@@ -71,29 +92,28 @@ impl Meetings {
                 match &plan.blocks[*block as usize].work {
                     Work::Collective(_) | Work::Group(_) => {
                         let count = counts.entry(communicator).or_default();
-                        let meeting = *collectives.entry((communicator, *count)).or_insert_with(|| {
+                        let known = &mut collectives[communicator as usize];
+                        if *count == known.len() {
                             let absent = ranks.len() as u32;
+                            known.push(meetings.all.len() as u32);
                             meetings.all.push(Meeting { executions: Vec::new(), owner: None, absent });
-                            meetings.all.len() as u32 - 1
-                        });
+                        }
+                        let meeting = known[*count];
                         *count += 1;
                         meetings.all[meeting as usize].executions.push(this);
                         meetings.all[meeting as usize].absent -= 1;
                         of[index] = Some(meeting);
                     }
                     Work::P2p { transfers, wrap } => {
-                        p2p.push((this, exchanges(transfers, *wrap, seat, ranks.len()).count()));
+                        let mut made = 0;
                         for (transfer, there) in exchanges(transfers, *wrap, seat, ranks.len()) {
-                            let there = ranks[there];
-                            match transfer.direction {
-                                Direction::Send => {
-                                    messages.entry((communicator, rank, there)).or_default().sends.push(this);
-                                }
-                                Direction::Recv => {
-                                    messages.entry((communicator, there, rank)).or_default().recvs.push(this);
-                                }
-                            }
+                            made += 1;
+                            messages
+                                .entry(route(communicator, transfer, rank, ranks[there]))
+                                .or_default()
+                                .post(this, transfer);
                         }
+                        p2p.push((this, made));
                     }
                     Work::Compute(_) | Work::Cuda(_) => {}
                 }
@@ -106,7 +126,7 @@ impl Meetings {
 
     /// Makes the meeting of every p2p execution, given with the number of its transfers: itself and the executions that
     /// its messages go to and come from.
-    fn join(&mut self, p2p: Vec<(Execution, usize)>, messages: HashMap<(u32, u32, u32), Messages>) {
+    fn join(&mut self, p2p: Vec<(Execution, usize)>, messages: HashMap<Route, Messages>) {
         let mut peers: HashMap<Execution, Vec<Execution>> = HashMap::new();
         for Messages { sends, recvs } in messages.into_values() {
             for (send, recv) in sends.into_iter().zip(recvs) {

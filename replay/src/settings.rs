@@ -73,7 +73,8 @@ impl Pacing {
 pub enum Compute {
     /// They keep their lane busy for as long as they took where they were captured, or as their hold kernels say.
     Hold,
-    /// They do the work that their kernels state.
+    /// They do the work that their kernels state: products, memory traffic, copies, fills and holds. On the host
+    /// products of f64 are computed in f64 and all others in f32.
     Work,
 }
 

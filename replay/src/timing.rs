@@ -33,13 +33,15 @@ impl<'p> Rows<'p> {
     /// Adds one iteration of `turn`. `spans` has an entry a rank of the world: its spans in ascending order of
     /// instruction, or `None` if it lives in another process.
     pub(crate) fn add(&mut self, turn: &Turn, round: u32, iteration: u32, spans: &[Option<Vec<Span>>]) {
+        let meetings = turn.meetings();
+        let arrivals: Vec<Option<u64>> = meetings.all().iter().map(|meeting| latest_start(meeting, spans)).collect();
         for (rank, own) in spans.iter().enumerate() {
             let rank = rank as u32;
             for span in own.iter().flatten() {
                 let instruction = turn.program(rank).instructions.get(span.instruction as usize);
                 let Some(Instruction::Issue { block, axis, lane, instance, .. }) = instruction else { continue };
-                let meeting = turn.meetings().of(Execution { rank, instruction: span.instruction });
-                let arrival = meeting.and_then(|meeting| latest_start(meeting, spans));
+                let meeting = meetings.index(Execution { rank, instruction: span.instruction });
+                let arrival = meeting.and_then(|meeting| arrivals[meeting as usize]);
                 self.rows.push(Measurement {
                     round,
                     iteration,

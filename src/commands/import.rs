@@ -222,7 +222,14 @@ impl Imported {
             (None, Ok(_)) => "Self-check: not made; a block has no captured duration".to_owned(),
         };
         let shape = self.shape();
-        format!("{check}\nPattern: {} blocks, {} lines, {} instructions a rank", shape.0, shape.1, shape.2)
+        let folding = self.import.folding.map_or_else(String::new, |folding| {
+            format!(
+                "\nFolding: executions last {:.1} % more or less than their blocks' averages, host times {:.0} us",
+                folding.duration_pct,
+                folding.host_ns / 1e3
+            )
+        });
+        format!("{check}{folding}\nPattern: {} blocks, {} lines, {} instructions a rank", shape.0, shape.1, shape.2)
     }
 
     /// Blocks, lines, and instructions of the longest program.
@@ -262,6 +269,9 @@ impl Imported {
             "assumed": import.pattern.assumed.iter().map(|assumption| {
                 json!({"what": assumption.what, "confidence": assumption.confidence.name()})
             }).collect::<Vec<_>>(),
+            "folding": import.folding.map(|folding| {
+                json!({"duration_error_pct": folding.duration_pct, "host_error_us": folding.host_ns / 1e3})
+            }),
             "clock_error_us": us(import.clock_error_ns),
             "self_check": self.check.as_ref().map(|check| json!({
                 "captured_step_us": check.captured_step_us, "dry_step_us": check.other_step_us,

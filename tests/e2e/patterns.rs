@@ -13,9 +13,7 @@ fn shipped() -> Vec<(String, String)> {
     let mut all: Vec<(String, String)> = fs::read_dir(folder)
         .unwrap()
         .map(|entry| entry.unwrap().path())
-        .map(|file| {
-            (file.file_name().unwrap().to_string_lossy().into_owned(), fs::read_to_string(file).unwrap())
-        })
+        .map(|file| (file.file_name().unwrap().to_string_lossy().into_owned(), fs::read_to_string(file).unwrap()))
         .collect();
     all.sort();
     all
@@ -118,7 +116,7 @@ fn the_layers_hide_gathers_and_expose_sums() {
     // Nothing computes before the first weights are there, nor while the last gradients are scattered.
     assert_eq!(on("gather_weights").iter().filter(|span| hidden(span)).count(), 7);
     assert_eq!(on("scatter_gradients").iter().filter(|span| hidden(span)).count(), 3);
-    // What the host is given is all it waits for: sums are hidden by nothing.
+    // A sum's own layer waits for it, and no other layer computes at that time.
     assert_eq!(on("sum_").iter().filter(|span| hidden(span)).count(), 0);
 }
 

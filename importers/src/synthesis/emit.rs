@@ -1,4 +1,4 @@
-//! Last pass: the pattern's schedule, from every rank's events.
+//! Ninth pass, second half: the pattern's schedule, from every rank's events.
 //!
 //! Ranks whose events are the same blocks in the same order share one schedule; what their captures disagree on about
 //! waiting is left out, because a dependency that one rank's times contradict is none. Ranks that differ get roles by
@@ -32,7 +32,7 @@ pub(crate) struct Parts<'a> {
 impl Parts<'_> {
     /// Host time of rank `r` between its first and its last launch, without waiting.
     fn host_ns(&self, r: usize) -> f64 {
-        leaves(self, r, &self.ranks[r]).iter().map(|(_, host_ns)| host_ns).sum()
+        host_times(self, r).iter().sum()
     }
 }
 
@@ -98,6 +98,11 @@ fn leaves(parts: &Parts<'_>, r: usize, rank: &Rank<'_>) -> Leaves {
         now = now.max(event.issued_ns);
     }
     leaves
+}
+
+/// Host time before each event and host wait of rank `r`, in nanoseconds.
+pub(crate) fn host_times(parts: &Parts<'_>, r: usize) -> Vec<f64> {
+    leaves(parts, r, &parts.ranks[r]).into_iter().map(|(_, host_ns)| host_ns).collect()
 }
 
 /// Event `cause` as seen when `issued` events have been issued.

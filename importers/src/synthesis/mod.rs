@@ -9,6 +9,8 @@
 //! 7. [`axes`] and [`lanes`]: names for communicators and streams.
 //! 8. [`blocks`]: which events are the same block, and what that does.
 //! 9. [`fold`] and [`emit`]: loops, and the schedule.
+//! 10. [`motifs`]: sequences that stand in several places.
+//! 11. [`folding`]: what all that averaging cost.
 //!
 //! The result holds the captured executions of its blocks as Measurements, so that a replay compares with the capture
 //! by the code that compares two replays. This is the only part of the crate that knows what a pattern is.
@@ -19,10 +21,12 @@ mod classify;
 mod depend;
 mod emit;
 mod fold;
+mod folding;
 mod fuse;
 mod intervals;
 mod lanes;
 mod matching;
+mod motifs;
 mod resolve;
 mod steps;
 mod summary;
@@ -30,8 +34,9 @@ mod summary;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use maestro_pattern::{Assumption, Axis, AxisShape, Confidence, Measurement, Pattern, Source, State};
+use maestro_pattern::{Assumption, Axis, AxisShape, Confidence, Measurement, Pattern, Plan, Source, State};
 
+pub use folding::Folding;
 pub use summary::{CollectiveSummary, Conservation, StepSummary};
 
 use crate::capture::Capture;
@@ -66,6 +71,8 @@ pub struct Import {
     pub conservation: Vec<Conservation>,
     /// Ranks in the capture.
     pub ranks: Vec<u32>,
+    /// What folding cost; `None` if the pattern makes no plan.
+    pub folding: Option<Folding>,
     /// Spread of the ranks' clocks around their alignment, in nanoseconds.
     pub clock_error_ns: i64,
 }
@@ -166,6 +173,9 @@ pub fn synthesise(capture: &Capture, options: &Options, notes: &mut Notes) -> Re
         world,
     };
     emit::schedule(&mut pattern, &parts, notes);
+    motifs::extract(&mut pattern);
+    let plan = Plan::new(&pattern, &[]).ok();
+    let folding = plan.map(|plan| folding::error(&plan, &ranks, &blocks, |r| emit::host_times(&parts, r)));
     assume(&mut pattern, recorded, &collectives, &chosen, timelines.len() as u32, world);
     let teams = axes.axes.iter().zip(&axes.teams).map(|(axis, teams)| (axis.name.clone(), teams.clone())).collect();
     Ok(Import {
@@ -177,6 +187,7 @@ pub fn synthesise(capture: &Capture, options: &Options, notes: &mut Notes) -> Re
         teams,
         conservation,
         ranks: ranks.iter().map(|rank| rank.rank).collect(),
+        folding,
         clock_error_ns: matches.clock_error_ns,
     })
 }

@@ -65,6 +65,9 @@ pub(crate) struct Exchange {
 /// The buffers of every (rank, lane) of this process.
 pub(crate) type AllBuffers = HashMap<(u32, LaneId), Arc<LaneBuffers>>;
 
+/// The layouts of all seats, by block and size of the team.
+type AllLayouts = HashMap<(BlockId, usize), Arc<[Layout]>>;
+
 /// What the ranks of this process share.
 pub(crate) struct World<'p> {
     plan: &'p Plan,
@@ -74,7 +77,7 @@ pub(crate) struct World<'p> {
     /// The ranks that live in this process.
     ranks: Vec<u32>,
     buffers: AllBuffers,
-    layouts: Mutex<HashMap<(BlockId, usize), Arc<[Layout]>>>,
+    layouts: Mutex<AllLayouts>,
     watch: Watch,
 }
 
@@ -106,20 +109,19 @@ pub(crate) fn probe(backend: &'static str, plan: &Plan, settings: &Settings) -> 
                 help: "write its size into the pattern, or simulate it with the dry back end".into(),
             });
         }
-        let held = match &block.work {
-            Work::Collective(_) | Work::P2p { .. } | Work::Group(_) => false,
-            Work::Compute(_) => settings.compute == Compute::Hold,
-            Work::Cuda(_) => true,
+        let instead = match &block.work {
+            Work::Collective(_) | Work::P2p { .. } | Work::Group(_) => continue,
+            Work::Compute(_) => match settings.compute {
+                Compute::Hold => "`--compute work` runs its kernels; or give it a captured duration",
+                Compute::Work => continue,
+            },
+            Work::Cuda(_) => "CUDA sources run on GPUs only; here give it a captured duration",
         };
-        if held && nominal_ns(block, 0, settings.pacing).is_none() {
-            let help = match &block.work {
-                Work::Cuda(_) => "the nccl back end runs CUDA sources; here give it a captured duration",
-                _ => "`--compute work` runs its kernels; or give it a captured duration",
-            };
+        if nominal_ns(block, 0, settings.pacing).is_none() {
             return Err(Error::Unusable {
                 backend,
                 what: format!("block `{}` has no captured duration to hold its lane for", block.name),
-                help: help.into(),
+                help: instead.into(),
             });
         }
     }
@@ -170,13 +172,12 @@ impl<'p> World<'p> {
                     self.spawn(scope, *rank, format!("rank {rank}"), host)
                 })
                 .collect();
-            let watchdog = self.spawn(scope, self.ranks[0], "watchdog".into(), || supervise(self, &finished));
+            let _watchdog = self.spawn(scope, self.ranks[0], "watchdog".into(), || supervise(self, &finished));
             let join = |(host, rank): (thread::ScopedJoinHandle<'_, Option<Record>>, &u32)| {
                 host.join().ok().flatten().map(|record| (*rank, record))
             };
             let records = hosts.into_iter().zip(&self.ranks).filter_map(join).collect();
             finished.update(|finished| *finished = true);
-            drop(watchdog);
             records
         });
         match self.end.take() {

@@ -73,13 +73,19 @@ pub(super) fn supervise(world: &World<'_>, finished: &Monitor<bool>) -> Result<(
     }
 }
 
-/// The longest duration that the plan itself asks for.
+/// The longest silence that the plan itself asks for: its longest block, or the longest that a host spends without
+/// issuing anything.
 fn longest(plan: &Plan) -> Duration {
     let ranks = 0..plan.world.size();
     let blocks = plan.blocks.iter().flat_map(|b| ranks.clone().filter_map(|r| nominal_ns(b, r, Pacing::Gaps)));
-    let hosts = plan.programs.iter().flat_map(|p| &p.instructions).filter_map(|instruction| match instruction {
-        Instruction::Host(ns) => Some(*ns),
-        Instruction::Issue { .. } | Instruction::Wait(_) => None,
+    let hosts = plan.programs.iter().flat_map(|program| {
+        program.instructions.iter().scan(0u64, |spent, instruction| {
+            *spent = match instruction {
+                Instruction::Host(ns) => spent.saturating_add(*ns),
+                Instruction::Issue { .. } | Instruction::Wait(_) => 0,
+            };
+            Some(*spent)
+        })
     });
     Duration::from_nanos(blocks.chain(hosts).max().unwrap_or(0))
 }

@@ -178,19 +178,11 @@ impl Element for bf16 {
     }
 
     fn narrow(numbers: &[f32], elements: &mut [Self]) {
-        elements.iter_mut().zip(numbers).for_each(|(element, number)| *element = rounded(*number));
+        elements.iter_mut().zip(numbers).for_each(|(element, number)| *element = bf16::from_f32(*number));
     }
 }
 
-/// As `bf16::from_f32`, in a form that vectorises: 2.3 times as fast over a long reduction.
-fn rounded(number: f32) -> bf16 {
-    let bits = number.to_bits();
-    let nearest = bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) >> 16;
-    let quiet = (bits >> 16) | 0x40;
-    bf16::from_bits(if number.is_nan() { quiet } else { nearest } as u16)
-}
-
-/// Conversions of an 8-bit float by table.
+/// Conversions of an 8-bit float by table, which take a fifteenth of the time of computing them.
 struct EightBits {
     wide: [f32; 1 << 8],
     /// By the upper half of an f32 whose lowest bit says whether anything lies below it. So shortened, a number still
@@ -277,17 +269,15 @@ mod tests {
         assert_eq!(reduced(Dtype::F8e4m3, ReduceOp::Avg, &[&e4m3(3.0), &e4m3(4.0)])[0].to_f32(), 3.5);
     }
 
-    /// Every f32 of which 8-bit and 16-bit floats make a difference: all upper halves, with lower halves around every
-    /// tie.
+    /// All upper halves of f32, each with the lower halves that can make a difference to rounding.
     fn numbers() -> impl Iterator<Item = f32> {
         let lower = [0u32, 1, 0x7fff, 0x8000, 0x8001, 0xffff];
         (0..1u32 << 16).flat_map(move |upper| lower.map(|lower| f32::from_bits((upper << 16) | lower)))
     }
 
     #[test]
-    fn fast_conversions_agree_with_the_crates() {
+    fn tables_agree_with_the_crate() {
         for number in numbers() {
-            assert_eq!(rounded(number).to_bits(), bf16::from_f32(number).to_bits(), "{number:e}");
             assert_eq!(E4M3.narrow(number), F8E4M3::from_f32(number).to_bits(), "{number:e}");
             assert_eq!(E5M2.narrow(number), F8E5M2::from_f32(number).to_bits(), "{number:e}");
         }

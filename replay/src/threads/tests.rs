@@ -68,7 +68,7 @@ fn lanes_are_ordered_and_dependencies_kept() {
 #[test]
 fn two_lanes_run_at_once() {
     let plan = plan(
-        "axes: {dp: {size: 1}}\nblocks: {hold: {compute: [{hold: 20ms}]}}\nlanes: {x: {}, y: {}}\n\
+        "axes: {dp: {size: 1}}\nblocks: {hold: {compute: [{hold: 50ms}]}}\nlanes: {x: {}, y: {}}\n\
          schedule: [{run: hold, lane: x}, {run: hold, lane: y, as: other}]",
     );
     let rows = Threads.run(&plan, &Settings { alone: false, ..settings() }).unwrap();
@@ -254,6 +254,33 @@ schedule: [{run: shift, on: pp}]
 ";
     assert_eq!(hang(&silenced(text, 1, 0)), (0, "shift".into(), "x".into(), vec![1]));
     assert_eq!(hang(&silenced(text, 0, 0)), (1, "shift".into(), "x".into(), vec![0]));
+}
+
+/// Rank 0 takes from rank 2 and rank 1 in one block. Rank 1 gives first and only then feeds rank 2, so rank 0 must not
+/// insist on the order in which its block lists the two.
+#[test]
+fn a_late_message_holds_up_no_other() {
+    let plan = plan(
+        "
+axes: {pp: {size: 3}}
+blocks:
+  take_both:
+    p2p: [{recv: {from: 2, size: 8B, dtype: u8}}, {recv: {from: 1, size: 8B, dtype: u8}}]
+  give: {p2p: [{send: {to: -1, size: 8B, dtype: u8}}]}
+  feed: {p2p: [{send: {to: 1, size: 8B, dtype: u8}}]}
+  eat: {p2p: [{recv: {from: -1, size: 8B, dtype: u8}}]}
+  give_far: {p2p: [{send: {to: -2, size: 8B, dtype: u8}}]}
+lanes: {x: {}}
+schedule:
+  - {run: take_both, on: pp, when: {pp: 0}}
+  - {run: give, on: pp, when: {pp: 1}}
+  - {run: feed, on: pp, when: {pp: 1}}
+  - {run: eat, on: pp, when: {pp: 2}}
+  - {run: give_far, on: pp, when: {pp: 2}}
+",
+    );
+    let rows = Threads.run(&plan, &settings()).unwrap();
+    assert_eq!(step(&rows, 0).len(), 1);
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! What Rust source names: paths, macros and keywords, each with its line. Comments and the contents of strings name
 //! nothing, and neither does what is only compiled for tests.
 //!
-//! Text is taken apart into tokens, not searched: `use std::{fs, io}` names `std::fs` as much as `std::fs::read` does, and
-//! prose about files names nothing.
+//! Text is taken apart into tokens, not searched: `use std::{fs, io}` names `std::fs` as much as `std::fs::read` does,
+//! and prose about files names nothing.
 
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 
@@ -211,8 +211,8 @@ mod tests {
 
     #[test]
     fn what_is_only_for_tests_names_nothing() {
-        let text = "#[cfg(test)]\nuse std::fs;\n#[cfg(test)]\nmod tests { fn f() { std::process::exit(1) } }\nfn g() {}\n\
-                    #[cfg(all(test, unix))]\nmod more;\n#[cfg(not(test))]\nuse std::net;";
+        let text = "#[cfg(test)]\nuse std::fs;\n#[cfg(test)]\nmod tests { fn f() { std::process::exit(1) } }\n\
+                    fn g() {}\n#[cfg(all(test, unix))]\nmod more;\n#[cfg(not(test))]\nuse std::net;";
         let found = paths(text);
         assert!(!found.iter().any(|path| path.contains("fs") || path.contains("exit")), "{found:?}");
         assert!(found.contains(&"g".into()) && found.contains(&"std::net".into()), "{found:?}");
@@ -220,7 +220,8 @@ mod tests {
 
     #[test]
     fn modules_for_tests_are_known_by_name() {
-        let text = "mod a;\n#[cfg(test)]\nmod tests;\n#[cfg(test)]\npub(crate) mod tests_real;\n#[cfg(test)]\nmod b {}\n";
+        let text =
+            "mod a;\n#[cfg(test)]\nmod tests;\n#[cfg(test)]\npub(crate) mod tests_real;\n#[cfg(test)]\nmod b {}\n";
         assert_eq!(test_modules(text), ["tests", "tests_real"]);
     }
 }
