@@ -85,13 +85,12 @@ impl Work {
         match self {
             Self::Collective(c) if c.kind == CollectiveKind::Barrier => None,
             Self::Collective(c) => c.size,
-            Self::Group(all) => all.iter().map(|c| c.size).sum(),
+            Self::Group(all) => total(all.iter().map(|c| c.size)),
             Self::P2p { transfers, .. } => {
-                let total =
-                    |way: Direction| transfers.iter().filter(|t| t.direction == way).map(|t| t.size).sum::<u64>();
-                Some(total(Direction::Send).max(total(Direction::Recv)))
+                let way = |way: Direction| total(transfers.iter().filter(|t| t.direction == way).map(|t| Some(t.size)));
+                way(Direction::Send).max(way(Direction::Recv))
             }
-            Self::Compute(kernels) => kernels.iter().map(Kernel::bytes).sum(),
+            Self::Compute(kernels) => total(kernels.iter().map(Kernel::bytes)),
             Self::Cuda(_) => None,
         }
     }
@@ -104,6 +103,11 @@ impl Work {
             Self::Group(_) | Self::Compute(_) | Self::Cuda(_) => None,
         }
     }
+}
+
+/// The sum of bytes that are all known; as many as there can be if they are more.
+fn total(mut bytes: impl Iterator<Item = Option<u64>>) -> Option<u64> {
+    bytes.try_fold(0u64, |sum, bytes| Some(sum.saturating_add(bytes?)))
 }
 
 /// Whether a transfer sends or receives.
@@ -211,16 +215,17 @@ impl Kernel {
     pub fn bytes(&self) -> Option<u64> {
         match *self {
             Self::Gemm { .. } | Self::Hold { .. } => None,
-            Self::Memory { bytes, times } => Some(bytes * times),
-            Self::Copy { size, times, .. } | Self::Set { size, times } => Some(size * times),
+            Self::Memory { bytes: size, times } | Self::Copy { size, times, .. } | Self::Set { size, times } => {
+                Some(size.saturating_mul(times))
+            }
         }
     }
 
     /// Floating-point operations, all times together: 2 m n k a product.
-    pub fn flops(&self) -> u64 {
+    pub fn flops(&self) -> f64 {
         match *self {
-            Self::Gemm { m, n, k, batch, times, .. } => 2 * m * n * k * batch * times,
-            Self::Memory { .. } | Self::Hold { .. } | Self::Copy { .. } | Self::Set { .. } => 0,
+            Self::Gemm { m, n, k, batch, times, .. } => [m, n, k, batch, times].iter().fold(2.0, |f, n| f * *n as f64),
+            Self::Memory { .. } | Self::Hold { .. } | Self::Copy { .. } | Self::Set { .. } => 0.0,
         }
     }
 }

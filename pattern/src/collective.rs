@@ -174,7 +174,7 @@ impl Collective {
                 }
             }
             CollectiveKind::AllToAll => match self.splits.get(me) {
-                Some(row) => row.iter().sum::<u64>() * self.dtype.bytes(),
+                Some(row) => self.bytes_of(row.iter()),
                 None => size,
             },
             CollectiveKind::Barrier => 0,
@@ -198,11 +198,16 @@ impl Collective {
                 if self.splits.is_empty() {
                     size
                 } else {
-                    self.splits.iter().filter_map(|row| row.get(me)).sum::<u64>() * self.dtype.bytes()
+                    self.bytes_of(self.splits.iter().filter_map(|row| row.get(me)))
                 }
             }
             CollectiveKind::Barrier => 0,
         }
+    }
+
+    /// Bytes of these elements; as many as there can be if they are more.
+    fn bytes_of<'a>(&self, elements: impl Iterator<Item = &'a u64>) -> u64 {
+        elements.fold(0u64, |sum, n| sum.saturating_add(*n)).saturating_mul(self.dtype.bytes())
     }
 
     /// Checks size, root and splits against a team of `ranks`.

@@ -2,14 +2,22 @@
 //!
 //! Both are exact integers inside (nanoseconds, bytes); the text forms written here read back to the same integer.
 
+/// Most bytes that a size may have: 1024 TiB, so that sums over the ranks of any world fit.
+pub(crate) const MOST_BYTES: u64 = 1 << 50;
+
+/// Most nanoseconds that a duration may have: 104 days, up to which f64 counts them exactly.
+pub(crate) const MOST_NS: u64 = 1 << 53;
+
 /// Nanoseconds a unit, largest first.
 const DURATIONS: [(&str, u64); 4] = [("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000), ("ns", 1)];
 
 /// Bytes a unit: powers of 1000 with a bare B, powers of 1024 with iB.
-const SIZES: [(&str, u64); 7] = [
+const SIZES: [(&str, u64); 9] = [
+    ("TiB", 1 << 40),
     ("GiB", 1 << 30),
     ("MiB", 1 << 20),
     ("KiB", 1 << 10),
+    ("TB", 1_000_000_000_000),
     ("GB", 1_000_000_000),
     ("MB", 1_000_000),
     ("KB", 1_000),
@@ -17,14 +25,15 @@ const SIZES: [(&str, u64); 7] = [
 ];
 
 /// Reads `42us`, `1.25ms`, `3s`, `800ns` as nanoseconds. `None` if it is no duration, or not a whole number of
-/// nanoseconds.
+/// nanoseconds, or more than 104 days.
 pub fn parse_duration(text: &str) -> Option<u64> {
-    parse(text, &DURATIONS)
+    parse(text, &DURATIONS).filter(|ns| *ns <= MOST_NS)
 }
 
-/// Reads `4194304`, `64MiB`, `1.2GB` as bytes. `None` if it is no size, or not a whole number of bytes.
+/// Reads `4194304`, `64MiB`, `1.2GB` as bytes. `None` if it is no size, or not a whole number of bytes, or
+/// more than 1024 TiB.
 pub fn parse_bytes(text: &str) -> Option<u64> {
-    text.parse().ok().or_else(|| parse(text, &SIZES))
+    text.parse().ok().or_else(|| parse(text, &SIZES)).filter(|bytes| *bytes <= MOST_BYTES)
 }
 
 /// Writes nanoseconds in the unit that needs no leading zeros: `8120us`, `42us`, `1.5us`, `900ns`.
@@ -45,7 +54,7 @@ pub fn format_duration(ns: u64) -> String {
 pub fn format_bytes(bytes: u64) -> String {
     /// Beyond this, `1171875KiB` says less than the plain number does.
     const SHORT: u64 = 8192;
-    for (unit, scale) in &SIZES[..3] {
+    for (unit, scale) in &SIZES[..4] {
         if bytes != 0 && bytes.is_multiple_of(*scale) && bytes / scale < SHORT {
             return format!("{}{unit}", bytes / scale);
         }
@@ -100,10 +109,10 @@ mod tests {
 
     #[test]
     fn refuses_what_is_not_exact_or_not_a_quantity() {
-        for text in ["", "us", "1.5ns", "-3us", "3 hours", "1..2us", "1e3us", "99999999999999999999s"] {
+        for text in ["", "us", "1.5ns", "-3us", "3 hours", "1..2us", "1e3us", "99999999999999999999s", "9007200s"] {
             assert_eq!(parse_duration(text), None, "{text}");
         }
-        for text in ["", "MiB", "1.5B", "-1", "4 apples", "0.3"] {
+        for text in ["", "MiB", "1.5B", "-1", "4 apples", "0.3", "1048577GiB"] {
             assert_eq!(parse_bytes(text), None, "{text}");
         }
     }

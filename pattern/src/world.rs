@@ -110,9 +110,9 @@ impl World {
         &self.teams[axis]
     }
 
-    /// (team, place in it) of a rank on an axis; `None` if no listed team holds it.
+    /// (team, place in it) of a rank on an axis; `None` if no listed team holds it, or the world does not.
     pub fn seat(&self, axis: usize, rank: u32) -> Option<(u32, u32)> {
-        self.seats[axis][rank as usize]
+        self.seats[axis].get(rank as usize).copied().flatten()
     }
 
     /// The global rank `offset` places further on an axis; `None` beyond an end unless the axis is taken as a ring.

@@ -153,7 +153,8 @@ fn errors_name_the_place_and_the_nearest_right_name() {
         ("blocks", "x: {captured: 5us}", &["does nothing"]),
         ("blocks", "x: {set: 4, wrap: true}", &["wrap belongs to p2p"]),
         ("blocks", "x: {compute: [{hold: 5 parsecs}]}", &["`5 parsecs`", "42us"]),
-        ("blocks", "x: {compute: [{hold: 5us, times: 0}]}", &["at least 1"]),
+        ("blocks", "x: {all_gather: {size: 9007199254740993, dtype: f32}}", &["at most 1024TiB"]),
+        ("blocks", "x: {compute: [{hold: 5us, times: 0}]}", &["from 1 to"]),
         ("lanes", "x: {priority: hihg}", &["cannot be `hihg`", "did you mean `high`?"]),
         ("schedule", "- {run: gg, on: dp, lane: side}", &["no block is named `gg`", "did you mean `g`?"]),
         ("schedule", "- {run: g, on: pd, lane: side}", &["no axis is named `pd`", "did you mean `dp`?"]),
@@ -176,6 +177,37 @@ fn errors_name_the_place_and_the_nearest_right_name() {
             assert!(error.contains(word), "{line}: {error}");
         }
     }
+}
+
+/// A small generator of pseudo-random numbers (Marsaglia's xorshift64).
+fn random(state: &mut u64) -> usize {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    *state as usize
+}
+
+#[test]
+fn any_damage_gives_a_plan_or_an_error() {
+    let mut state = 0x9e37_79b9_7f4a_7c15;
+    let bytes = EVERYTHING.as_bytes();
+    let other = b"0123456789-[]{}:,# \n\t\"'&*!x";
+    let mut refused = 0;
+    for _ in 0..3_000 {
+        let mut text = bytes.to_vec();
+        for _ in 0..=random(&mut state) % 3 {
+            let at = random(&mut state) % text.len();
+            match random(&mut state) % 3 {
+                0 => text[at] = other[random(&mut state) % other.len()],
+                1 => drop(text.remove(at)),
+                _ => text.insert(at, other[random(&mut state) % other.len()]),
+            }
+        }
+        let text = String::from_utf8(text).unwrap();
+        let outcome = Pattern::from_yaml(&text).and_then(|pattern| Plan::new(&pattern, &[]).map(|_| ()));
+        refused += usize::from(outcome.is_err());
+    }
+    assert!(refused > 1_000, "damage that nobody sees: {refused} of 3000 refused");
 }
 
 #[test]

@@ -117,7 +117,7 @@ impl Shown {
                     block.name.clone(),
                     block.work.kind().to_owned(),
                     known(block.work.size().map(output::bytes)),
-                    known(flops(block).map(|flops| format!("{:.3}", flops as f64 / 1e12))),
+                    known(flops(block).map(|flops| format!("{:.3}", flops / 1e12))),
                     known(nominal.map(|ns| ms(ns as i64))),
                 ]
             })
@@ -145,10 +145,10 @@ impl Shown {
 }
 
 /// Floating-point operations of a compute block, where its products are known.
-fn flops(block: &maestro_pattern::Block) -> Option<u64> {
+fn flops(block: &maestro_pattern::Block) -> Option<f64> {
     match &block.work {
         maestro_pattern::Work::Compute(kernels) => {
-            Some(kernels.iter().map(|kernel| kernel.flops()).sum()).filter(|flops| *flops > 0)
+            Some(kernels.iter().map(|kernel| kernel.flops()).sum()).filter(|flops| *flops > 0.0)
         }
         _ => None,
     }

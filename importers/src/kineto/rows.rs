@@ -195,7 +195,9 @@ fn time(event: &Event<'_>, notes: &mut Notes) -> Option<Time> {
         notes.add("rows without a readable time, left out", || format!("{} at `{}`", event.name(), bare(event.ts)));
         return None;
     };
-    let duration_ns = parse_us(bare(event.dur)).filter(|duration| *duration >= 0);
+    /// Nothing in a step lasts a day; what seems to is damage, and sums of it would overflow.
+    const LONGEST_NS: i64 = 86_400_000_000_000;
+    let duration_ns = parse_us(bare(event.dur)).filter(|duration| (0..LONGEST_NS).contains(duration));
     if duration_ns.is_none() {
         notes.add("rows without a readable duration, taken as none", || {
             format!("{} of `{}`", event.name(), bare(event.dur))

@@ -1,8 +1,8 @@
 //! Microseconds in decimal text to whole nanoseconds, exactly: as a binary fraction an epoch time has steps of 250 ns.
 
-/// No time beyond this is read (the year 2067 as nanoseconds of the Unix epoch), so that a base, an offset and a
-/// duration always add up without overflow.
-pub(super) const LIMIT_NS: i64 = i64::MAX / 3;
+/// No time beyond this is read (the year 2043 as nanoseconds of the Unix epoch), so that a base, an offset and a
+/// duration add up, and differences of such sums fit, without overflow.
+pub(super) const LIMIT_NS: i64 = i64::MAX / 4;
 
 /// Digits that can be told apart before they would overflow; more are rounded away.
 const MOST_DIGITS: u32 = 36;

@@ -210,12 +210,13 @@ fn complete_splits(meeting: &[At], whole: bool, resolved: &mut [Vec<Resolved>]) 
     if !whole || rows.len() != meeting.len() || even || rows.iter().any(|row| row.len() != rows.len()) {
         return;
     }
-    let columns = (0..rows.len()).map(|to| rows.iter().map(|row| row[to]).sum::<u64>());
-    let most = rows.iter().map(|row| row.iter().sum::<u64>()).chain(columns).max().unwrap_or(0);
+    let total = |splits: &mut dyn Iterator<Item = u64>| splits.fold(0u64, u64::saturating_add);
+    let columns = (0..rows.len()).map(|to| total(&mut rows.iter().map(|row| row[to])));
+    let most = rows.iter().map(|row| total(&mut row.iter().copied())).chain(columns).max().unwrap_or(0);
     for (t, i) in meeting {
         if let Operation::Collective { collective, .. } = &mut resolved[*t][*i].operation {
             collective.splits = rows.clone();
-            collective.size = Some(most * collective.dtype.bytes());
+            collective.size = Some(most.saturating_mul(collective.dtype.bytes()));
         }
     }
 }

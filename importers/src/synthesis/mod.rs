@@ -237,14 +237,13 @@ fn assume(
     if !recorded {
         state("dependencies between lanes inferred from the host's calls and the times".into(), Confidence::Medium);
     }
-    let inferred: usize =
-        collectives.iter().filter(|row| &*row.step == chosen && row.inferred).map(|row| row.count).sum();
+    let chosen = || collectives.iter().filter(|row| &*row.step == chosen);
+    let inferred: usize = chosen().filter(|row| row.inferred && row.size.is_some()).map(|row| row.count).sum();
     if inferred > 0 {
         let what = format!("peers and sizes of {inferred} kernels without metadata taken from the records before them");
         state(what, Confidence::High);
     }
-    let unknown: usize =
-        collectives.iter().filter(|row| &*row.step == chosen && row.size.is_none()).map(|row| row.count).sum();
+    let unknown: usize = chosen().filter(|row| row.size.is_none()).map(|row| row.count).sum();
     if unknown > 0 {
         state(format!("{unknown} communication kernels have no known size"), Confidence::Low);
     }

@@ -11,6 +11,9 @@ use maestro_pattern::{Collective, CollectiveKind, Direction, Dtype};
 use super::classify::{Communication, Trust};
 use crate::capture::{Capture, CommFacts, CommOp, Timeline};
 
+/// No buffer has more elements than this; a count beyond it is damage.
+const MOST_ELEMENTS: u64 = 1 << 44;
+
 /// Index into [`Communicators::all`].
 pub(crate) type CommId = usize;
 
@@ -187,7 +190,7 @@ fn transfer(facts: &CommFacts) -> Option<GlobalTransfer> {
         CommOp::Recv { from } => (Direction::Recv, from?, facts.out_elements),
         CommOp::Collective(_) | CommOp::Wait | CommOp::Other => return None,
     };
-    Some(GlobalTransfer { direction, peer, bytes: elements * dtype.bytes(), dtype })
+    Some(GlobalTransfer { direction, peer, bytes: elements.min(MOST_ELEMENTS) * dtype.bytes(), dtype })
 }
 
 /// S of nccl-tests from element counts: all-gather's output, everyone else's input (of an uneven all-to-all the larger
@@ -210,7 +213,7 @@ fn collective(facts: &CommFacts) -> Collective {
     let mut collective = Collective::new(kind, 0, facts.dtype.unwrap_or(Dtype::U8));
     collective.size = match (kind, facts.dtype) {
         (CollectiveKind::Barrier, _) => Some(0),
-        (_, Some(dtype)) if elements > 0 => Some(elements * dtype.bytes()),
+        (_, Some(dtype)) if (1..=MOST_ELEMENTS).contains(&elements) => Some(elements * dtype.bytes()),
         _ => None,
     };
     collective

@@ -5,6 +5,7 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::Spanned;
 
+use crate::quantity::MOST_BYTES;
 use crate::{Dtype, Error, Place, Result, parse_bytes, parse_duration};
 
 /// A value with its position.
@@ -230,28 +231,40 @@ impl Node {
         }
     }
 
-    /// A list of factors above 0.
+    /// A count of at least 1; bounded, so that products of counts and sizes stay countable.
+    pub fn count(&self, what: &str) -> Result<u64> {
+        /// Far beyond any kernel, loop or matrix, and small enough that three of them multiply in a u128.
+        const MOST: i128 = 1 << 32;
+        match self.value {
+            Value::Int(number) if (1..=MOST).contains(&number) => Ok(number as u64),
+            _ => Err(self.wrong(what, "a whole number from 1 to 4294967296")),
+        }
+    }
+
+    /// A list of factors.
     pub fn factors(&self, what: &str) -> Result<Vec<f64>> {
         self.list(what)?
             .iter()
             .map(|node| match node.number(what)? {
-                factor if factor > 0.0 => Ok(factor),
-                _ => Err(node.wrong(what, "a factor above 0")),
+                factor if (1e-6..=1e6).contains(&factor) => Ok(factor),
+                _ => Err(node.wrong(what, "a factor from 0.000001 to 1000000")),
             })
             .collect()
     }
 
     pub fn bytes(&self, what: &str) -> Result<u64> {
-        const WANTED: &str = "a size such as 4194304, 64MiB or 1.2GB";
+        const WANTED: &str = "a size such as 4194304, 64MiB or 1.2GB, at most 1024TiB";
         match &self.value {
-            Value::Int(_) => self.integer(what).map_err(|_| self.wrong(what, WANTED)),
+            Value::Int(_) => {
+                self.integer(what).ok().filter(|bytes| *bytes <= MOST_BYTES).ok_or_else(|| self.wrong(what, WANTED))
+            }
             Value::Text(text) => parse_bytes(text).ok_or_else(|| self.wrong(what, WANTED)),
             _ => Err(self.wrong(what, WANTED)),
         }
     }
 
     pub fn duration(&self, what: &str) -> Result<u64> {
-        const WANTED: &str = "a duration such as 42us, 1.5ms or 800ns";
+        const WANTED: &str = "a duration such as 42us, 1.5ms or 800ns, at most 104 days";
         match &self.value {
             Value::Text(text) => parse_duration(text).ok_or_else(|| self.wrong(what, WANTED)),
             _ => Err(self.wrong(what, WANTED)),

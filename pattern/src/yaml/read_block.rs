@@ -108,7 +108,7 @@ fn collective(kind: CollectiveKind, body: &Node, what: &str) -> Result<Collectiv
         Some(node) => node
             .list(&format!("splits of {what}"))?
             .iter()
-            .map(|row| row.list("a row of splits")?.iter().map(|n| n.integer("a split")).collect())
+            .map(|row| row.list("a row of splits")?.iter().map(|n| n.bytes("a split")).collect())
             .collect::<Result<_>>()?,
     };
     let root = fields.get("root").map(|n| n.integer(&format!("root of {what}"))).transpose()?.unwrap_or(0);
@@ -133,13 +133,7 @@ fn transfer(node: &Node, block: &str) -> Result<Transfer> {
 fn kernel(node: &Node, block: &str) -> Result<Kernel> {
     let what = format!("a kernel of {block}");
     let fields = node.fields(&what, &["gemm", "memory", "hold", "copy", "set", "times", "sms"])?;
-    let times = match fields.get("times") {
-        None => 1,
-        Some(node) => match node.integer::<u64>("times")? {
-            0 => return Err(node.wrong("times", "at least 1")),
-            times => times,
-        },
-    };
+    let times = fields.get("times").map(|n| n.count("times")).transpose()?.unwrap_or(1);
     let (kind, _, body) = fields.only(&["gemm", "memory", "hold", "copy", "set"], "a kernel does exactly one thing")?;
     if kind == "hold" {
         let sms = fields.get("sms").map(|n| n.integer("sms")).transpose()?;
@@ -157,12 +151,12 @@ fn plain_kernel(kind: &str, body: &Node, times: u64, block: &str) -> Result<Kern
     Ok(match kind {
         "gemm" => {
             let fields = body.fields(&what, &["m", "n", "k", "batch", "dtype"])?;
-            let side = |name: &str| fields.need(name)?.integer(&format!("{name} of {what}"));
+            let side = |name: &str| fields.need(name)?.count(&format!("{name} of {what}"));
             Kernel::Gemm {
                 m: side("m")?,
                 n: side("n")?,
                 k: side("k")?,
-                batch: fields.get("batch").map(|n| n.integer("batch")).transpose()?.unwrap_or(1),
+                batch: fields.get("batch").map(|n| n.count("batch")).transpose()?.unwrap_or(1),
                 dtype: fields.need("dtype")?.dtype(&format!("dtype of {what}"))?,
                 times,
             }

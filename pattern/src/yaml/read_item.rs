@@ -42,13 +42,7 @@ fn item(node: &Node, parent: &str) -> Result<Item> {
         "host" => Step::Host(body.duration("host time")?),
         "wait" => Step::Wait(references(body)?),
         _ => {
-            let times = match fields.get("repeat") {
-                None => 1,
-                Some(node) => match node.integer::<u64>("repeat")? {
-                    0 => return Err(node.wrong("repeat", "at least 1")),
-                    times => times,
-                },
-            };
+            let times = fields.get("repeat").map(|n| n.count("repeat")).transpose()?.unwrap_or(1);
             let body = fields.need("do")?;
             let body = match body.value {
                 Value::List(_) => Body::Inline(items(body, parent)?),

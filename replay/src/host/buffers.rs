@@ -113,7 +113,8 @@ pub(super) fn sizes(plan: &Plan, settings: &Settings, rank: u32) -> Result<BTree
             (work @ (Work::Collective(_) | Work::P2p { .. } | Work::Group(_)), Some(axis)) => {
                 let (communicator, seat) = place(plan, rank, issue.block, axis, issue.lane)?;
                 let layout = Layout::of(work, seat, plan.communicators[communicator as usize].ranks.len());
-                sizes.hold(issue.block, layout.input_bytes + layout.output_bytes + layout.scratch_bytes);
+                let all = [layout.input_bytes, layout.output_bytes, layout.scratch_bytes];
+                sizes.hold(issue.block, all.into_iter().fold(0, usize::saturating_add));
                 sizes.input = sizes.input.max(layout.input_bytes);
                 sizes.output = sizes.output.max(layout.output_bytes);
                 sizes.scratch = sizes.scratch.max(layout.scratch_bytes);
