@@ -100,6 +100,9 @@ pub struct World {
     /// Give an axis another size, as dp=4
     #[arg(long = "axis", value_name = "NAME=SIZE", value_parser = axis_size)]
     pub sizes: Vec<AxisSize>,
+    /// Take all ranks as alike: leave out the pattern's `skew` and `host_skew`, which speak of the ranks it was captured on
+    #[arg(long)]
+    pub even: bool,
 }
 
 #[derive(Debug, Args)]

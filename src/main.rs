@@ -15,7 +15,6 @@ mod sniff;
 use std::process::ExitCode;
 
 use clap::Parser;
-use tracing_subscriber::EnvFilter;
 
 use cli::{Cli, Command};
 use failure::Failure;
@@ -30,11 +29,6 @@ fn main() -> ExitCode {
             return ExitCode::from(code);
         }
     };
-    tracing_subscriber::fmt()
-        .with_env_filter(EnvFilter::try_from_env("MAESTRO_LOG").unwrap_or_else(|_| EnvFilter::new("warn")))
-        .with_writer(std::io::stderr)
-        .without_time()
-        .init();
     match run(cli.command) {
         Ok(()) => ExitCode::SUCCESS,
         // Whoever reads our output has had enough of it: no failure.

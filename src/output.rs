@@ -16,12 +16,13 @@ pub fn print(text: &str) -> anyhow::Result<()> {
 /// Writes one JSON document to standard output.
 ///
 /// # Errors
-/// As [`print`].
+/// As [`print()`].
 pub fn json(document: &serde_json::Value) -> anyhow::Result<()> {
     print(&format!("{document:#}\n"))
 }
 
 /// Nanoseconds as microseconds, for JSON.
+#[cfg(feature = "import")]
 pub fn us(ns: i64) -> f64 {
     ns as f64 / 1e3
 }
@@ -29,6 +30,11 @@ pub fn us(ns: i64) -> f64 {
 /// Nanoseconds as milliseconds with three decimals.
 pub fn ms(ns: i64) -> String {
     format!("{:.3}", ns as f64 / 1e6)
+}
+
+/// `1 rank`, `2 ranks`.
+pub fn count(number: usize, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
 /// Bytes with a binary unit and one decimal: `384.1 MiB`.

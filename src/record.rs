@@ -6,14 +6,16 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use maestro_pattern::{Pattern, World};
 use maestro_reports::{AxisInfo, Environment, Origin, PatternInfo, RunInfo, Settings};
 
-/// What made a run, and with which settings.
+/// What made a run, when, and with which settings.
 pub struct Maker<'a> {
+    pub started: SystemTime,
     pub made_by: Origin,
     pub backend: &'a str,
     pub settings: Settings,
+    pub notes: Vec<String>,
 }
 
-/// The description of a run that begins now.
+/// The description of a run.
 pub fn info(id: String, pattern: &Pattern, text: &str, world: &World, maker: Maker<'_>) -> RunInfo {
     RunInfo {
         id,
@@ -24,12 +26,13 @@ pub fn info(id: String, pattern: &Pattern, text: &str, world: &World, maker: Mak
         processes: 1,
         backend: maker.backend.to_owned(),
         maestro: env!("CARGO_PKG_VERSION").to_owned(),
-        started_unix_s: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+        started_unix_s: maker.started.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
         settings: maker.settings,
         // Variables that are not text name no allowed one.
         environment: Environment::of_host(
             std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?))),
         ),
+        notes: maker.notes,
     }
 }
 

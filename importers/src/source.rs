@@ -151,12 +151,14 @@ fn find(path: &Path, files: &mut Vec<Found>) -> Result<()> {
     }
 }
 
-/// What is directly inside `folder` and not hidden, sorted by name.
+/// What is directly inside `folder` and neither hidden nor a page about its neighbours (Markdown), sorted by name.
 fn entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let mut entries = Vec::new();
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
-        if !entry.file_name().to_string_lossy().starts_with('.') {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if !name.starts_with('.') && !name.ends_with(".md") {
             entries.push(entry.path());
         }
     }
@@ -280,6 +282,7 @@ mod tests {
             ("run.json", "{}"),
             ("empty.json", ""),
             (".hidden", &trace(Some(1))),
+            ("README.md", "about these"),
         ]);
         fs::create_dir(folder.path().join("inner")).unwrap();
         let mut notes = Notes::default();

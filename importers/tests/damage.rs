@@ -24,7 +24,8 @@ fn slice(rank: u32, us: f64) -> Vec<u8> {
     events.retain(|event| {
         let time = event["ts"].as_f64().unwrap_or(0.0);
         let kept = ["cuda_runtime", "cuda_driver", "kernel", "gpu_memset", "user_annotation"];
-        let kind = event["cat"].as_str().is_some_and(|cat| kept.contains(&cat)) || event["name"] == "record_param_comms";
+        let kind =
+            event["cat"].as_str().is_some_and(|cat| kept.contains(&cat)) || event["name"] == "record_param_comms";
         kind && (step..step + us).contains(&time)
     });
     serde_json::to_vec(&document).expect("JSON")

@@ -45,5 +45,7 @@ pub use pattern::{
     Selector, Source, Step, When,
 };
 pub use plan::{AxisId, BlockId, Communicator, Instruction, LaneId, Plan, Program};
-pub use quantity::{format_bytes, format_duration, parse_bytes, parse_duration};
+pub use quantity::{
+    FACTORS, MOST_BYTES, MOST_COUNT, MOST_NS, format_bytes, format_duration, parse_bytes, parse_duration,
+};
 pub use world::{AxisSize, World};

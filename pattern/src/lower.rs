@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use crate::{
     AxisId, BlockId, Body, Collective, CommSettings, Communicator, Error, Instruction, Item, LaneId, Pattern, Place,
-    Plan, Program, Reference, Result, Step, When, Work, World,
+    Plan, Program, Reference, Result, Selector, Step, When, Work, World,
 };
 
 /// Longest program that a pattern may unroll to.
@@ -20,18 +20,22 @@ pub(crate) fn lower(pattern: &Pattern, world: World) -> Result<Plan> {
     for (what, factors, place) in skews.chain([("host_skew".to_owned(), &pattern.host_skew, Place::default())]) {
         if !factors.is_empty() && factors.len() != world.size() as usize {
             return Err(Error::at(place, format!("{what} has {} factors for {} ranks", factors.len(), world.size()))
-                .help("give one a rank, or remove it to take all ranks as alike"));
+                .help("give one a rank, or take all ranks as alike (--even, or remove it)"));
         }
     }
-    // Ranks that agree on all conditions and whose hosts are alike share a program.
-    let mut classes: HashMap<(Vec<bool>, u64), u32> = HashMap::new();
+    // Ranks that agree on all conditions, have teams on the same axes and hosts alike share a program.
+    let mut classes: HashMap<(Vec<bool>, Vec<bool>, u64), u32> = HashMap::new();
     let mut programs = Vec::new();
     let mut program_of = Vec::new();
     let conditions = conditions(pattern);
+    for (when, place) in &conditions {
+        check_coordinates(when, &world, *place)?;
+    }
     for rank in 0..world.size() {
-        let selected = conditions.iter().map(|when| world.selects(when, rank)).collect::<Result<Vec<bool>>>()?;
+        let selected = conditions.iter().map(|(when, _)| world.selects(when, rank)).collect::<Result<Vec<bool>>>()?;
         let host_skew = pattern.host_skew.get(rank as usize).copied().unwrap_or(1.0);
-        let class = (selected, host_skew.to_bits());
+        let seated = (0..world.axes().len()).map(|axis| world.seat(axis, rank).is_some()).collect();
+        let class = (selected, seated, host_skew.to_bits());
         let next = programs.len() as u32;
         let program = match classes.get(&class) {
             Some(program) => *program,
@@ -47,18 +51,34 @@ pub(crate) fn lower(pattern: &Pattern, world: World) -> Result<Plan> {
     Ok(Plan::assemble(pattern, world, pattern.lanes.clone(), programs, program_of, communicators))
 }
 
-/// Every condition of the pattern.
-fn conditions(pattern: &Pattern) -> Vec<&When> {
+/// Refuses coordinates that no rank has: a condition that selects nobody is a slip.
+fn check_coordinates(when: &When, world: &World, place: Place) -> Result<()> {
+    for (name, selector) in &when.0 {
+        let (Some(axis), Selector::These(all)) = (world.axis(name), selector) else { continue };
+        let size = world.teams(axis).iter().map(Vec::len).max().unwrap_or(0);
+        if let Some(coordinate) = all.iter().find(|coordinate| **coordinate as usize >= size) {
+            return Err(Error::at(
+                place,
+                format!("`when` asks for coordinate {coordinate} of axis `{name}` of size {size}"),
+            )
+            .help(format!("coordinates go from 0 to {}", size.saturating_sub(1))));
+        }
+    }
+    Ok(())
+}
+
+/// Every condition of the pattern, with its place.
+fn conditions(pattern: &Pattern) -> Vec<(&When, Place)> {
     let mut all = Vec::new();
     let mut todo: Vec<&Item> = pattern.schedule.iter().collect();
     todo.extend(pattern.motifs.iter().flat_map(|m| &m.items));
     for role in &pattern.roles {
-        all.push(&role.when);
+        all.push((&role.when, role.place));
         todo.extend(&role.schedule);
     }
     while let Some(item) = todo.pop() {
         if !item.when.0.is_empty() {
-            all.push(&item.when);
+            all.push((&item.when, item.place));
         }
         if let Step::Repeat { body: Body::Inline(inner), .. } = &item.step {
             todo.extend(inner);

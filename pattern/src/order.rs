@@ -20,8 +20,8 @@ pub(crate) fn check(plan: &Plan) -> Result<()> {
 /// A rank's instruction.
 type At = (u32, u32);
 
-/// One side of a transfer: where, bytes, element type.
-type Sent = (At, u64, Dtype);
+/// One side of a transfer: where, bytes, element type, and the block that it is in.
+type Sent<'a> = (At, u64, Dtype, &'a crate::Block);
 
 /// What meets what.
 #[derive(Default)]
@@ -37,7 +37,7 @@ struct Matched {
 struct Issued<'a> {
     collectives: Vec<(At, &'a crate::Block)>,
     /// Per (direction, peer).
-    transfers: HashMap<(Direction, u32), Vec<Sent>>,
+    transfers: HashMap<(Direction, u32), Vec<Sent<'a>>>,
 }
 
 fn match_all(plan: &Plan) -> Result<Matched> {
@@ -55,7 +55,7 @@ fn match_all(plan: &Plan) -> Result<Matched> {
                     for transfer in transfers {
                         if let Some(peer) = plan.world.peer(*axis as usize, rank, transfer.offset, *wrap) {
                             let list = mine.transfers.entry((transfer.direction, peer)).or_default();
-                            list.push((at, transfer.size, transfer.dtype));
+                            list.push((at, transfer.size, transfer.dtype, block));
                         }
                     }
                 }
@@ -82,44 +82,36 @@ fn match_all(plan: &Plan) -> Result<Matched> {
 fn match_collectives(name: &str, ranks: &[u32], members: &[&Issued<'_>], matched: &mut Matched) -> Result<()> {
     let most = members.iter().map(|m| m.collectives.len()).max().unwrap_or(0);
     for n in 0..most {
+        let issued = || ranks.iter().zip(members).map(|(rank, member)| (rank, member.collectives.get(n)));
+        let Some((one, first)) = issued().find_map(|(rank, call)| call.map(|(_, block)| (rank, *block))) else {
+            continue;
+        };
         let mut meeting = Vec::with_capacity(members.len());
-        let mut first = None;
-        for (rank, member) in ranks.iter().zip(members) {
-            match (member.collectives.get(n), first) {
-                (Some((at, block)), None) => {
-                    first = Some((rank, *block));
-                    meeting.push(*at);
-                }
-                (Some((at, block)), Some((_, other))) if block.work == other.work => meeting.push(*at),
-                (Some((_, block)), Some((one, other))) => {
-                    return Err(Error::at(
-                        block.place,
-                        format!(
-                            "{name}: collective {} is `{}` on rank {one} but `{}` on rank {rank}",
-                            n + 1,
-                            other.name,
-                            block.name
-                        ),
-                    )
-                    .help("all ranks of a team must issue the same collectives in the same order"));
-                }
-                (None, _) => {
-                    let (holder, block) = ranks
-                        .iter()
-                        .zip(members)
-                        .find_map(|(r, m)| m.collectives.get(n).map(|(_, block)| (r, *block)))
-                        .unwrap_or((rank, members[0].collectives[0].1));
-                    return Err(Error::at(
-                        block.place,
-                        format!(
-                            "{name}: rank {holder} issues `{}` as collective {} but rank {rank} issues only {n}",
-                            block.name,
-                            n + 1
-                        ),
-                    )
-                    .help("all ranks of a team must issue the same collectives; look at `when`"));
-                }
+        for (rank, call) in issued() {
+            let Some((at, block)) = call else {
+                return Err(Error::at(
+                    first.place,
+                    format!(
+                        "{name}: rank {one} issues `{}` as collective {} but rank {rank} issues only {n}",
+                        first.name,
+                        n + 1
+                    ),
+                )
+                .help("all ranks of a team must issue the same collectives; look at `when`"));
+            };
+            if block.work != first.work {
+                return Err(Error::at(
+                    block.place,
+                    format!(
+                        "{name}: collective {} is `{}` on rank {one} but `{}` on rank {rank}",
+                        n + 1,
+                        first.name,
+                        block.name
+                    ),
+                )
+                .help("all ranks of a team must issue the same collectives in the same order"));
             }
+            meeting.push(*at);
         }
         matched.collectives.push(meeting);
     }
@@ -143,12 +135,14 @@ fn match_transfers(name: &str, ranks: &[u32], members: &[&Issued<'_>], matched: 
                 .map(Vec::as_slice)
                 .unwrap_or_default();
             if mine.len() != theirs.len() {
+                let place = mine.first().or(theirs.first()).map(|sent| sent.3.place).unwrap_or_default();
+                let times = |n: usize| if n == 1 { "once".to_owned() } else { format!("{n} times") };
                 return Err(Error::at(
-                    Default::default(),
+                    place,
                     format!(
-                        "{name}: rank {rank} {verb} rank {peer} {} times, which {noun} {} times",
-                        mine.len(),
-                        theirs.len()
+                        "{name}: rank {rank} {verb} rank {peer} {}, which {noun} {}",
+                        times(mine.len()),
+                        times(theirs.len())
                     ),
                 )
                 .help("every send needs its receive; look at offsets and `when`"));
@@ -156,7 +150,7 @@ fn match_transfers(name: &str, ranks: &[u32], members: &[&Issued<'_>], matched: 
             for (n, (one, two)) in mine.iter().zip(theirs).enumerate() {
                 if (one.1, one.2) != (two.1, two.2) {
                     return Err(Error::at(
-                        Default::default(),
+                        one.3.place,
                         format!(
                             "{name}: transfer {} between ranks {rank} and {peer} is {} B of {} here and {} B of {} there",
                             n + 1,

@@ -3,10 +3,16 @@
 //! Both are exact integers inside (nanoseconds, bytes); the text forms written here read back to the same integer.
 
 /// Most bytes that a size may have: 1024 TiB, so that sums over the ranks of any world fit.
-pub(crate) const MOST_BYTES: u64 = 1 << 50;
+pub const MOST_BYTES: u64 = 1 << 50;
 
-/// Most nanoseconds that a duration may have: 104 days, up to which f64 counts them exactly.
-pub(crate) const MOST_NS: u64 = 1 << 53;
+/// Most nanoseconds that a duration may have: 104 days, below which f64 counts them exactly.
+pub const MOST_NS: u64 = 9_000_000_000_000_000;
+
+/// Most that a count may be: times, the sides of a matrix. Far beyond any of them.
+pub const MOST_COUNT: u64 = 1 << 32;
+
+/// Smallest and largest factor of a skew.
+pub const FACTORS: std::ops::RangeInclusive<f64> = 1e-6..=1e6;
 
 /// Nanoseconds a unit, largest first.
 const DURATIONS: [(&str, u64); 4] = [("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000), ("ns", 1)];

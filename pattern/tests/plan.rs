@@ -92,6 +92,18 @@ fn ranks_that_do_the_same_share_a_program() {
 }
 
 #[test]
+fn every_rank_that_runs_on_an_axis_must_be_in_a_team() {
+    let error = refused("{all: {size: 4}, ep: {teams: [[0, 3]]}}", "schedule: [{run: g, on: ep, lane: side}]");
+    assert!(error.contains("rank 1 runs `g` on axis `ep` but is in none of its teams"), "{error}");
+}
+
+#[test]
+fn a_condition_that_nobody_meets_is_refused() {
+    let error = refused("{dp: {size: 3}}", "schedule: [{run: c, lane: main, when: {dp: 7}}]");
+    assert!(error.contains("coordinate 7 of axis `dp` of size 3"), "{error}");
+}
+
+#[test]
 fn host_time_takes_the_skew_of_its_rank() {
     let plan = plan("{dp: {size: 3}}", "schedule: [{host: 10us}]\nhost_skew: [1.5, 1, 1]");
     assert_eq!(plan.program(0).instructions, [Instruction::Host(15_000)]);
@@ -139,13 +151,15 @@ fn collectives_must_meet_in_the_same_order() {
     let missing = "schedule: [{run: g, on: dp, lane: side, when: {dp: not last}}]";
     let error = refused("{dp: {size: 3}}", missing);
     assert!(error.contains("rank 0 issues `g` as collective 1 but rank 2 issues only 0"), "{error}");
+    let error = refused("{dp: {size: 3}}", &missing.replace("not last", "last"));
+    assert!(error.contains("rank 2 issues `g` as collective 1 but rank 0 issues only 0"), "{error}");
 }
 
 #[test]
 fn sends_must_meet_receives_of_the_same_size() {
     assert_eq!(plan("{pp: {size: 4}}", "schedule: [{run: next, on: pp, lane: side}]").world.size(), 4);
     let error = refused("{pp: {size: 2}}", "schedule: [{run: push, on: pp, lane: side, when: {pp: first}}]");
-    assert!(error.contains("rank 0 sends to rank 1 1 times, which receives 0 times"), "{error}");
+    assert!(error.contains("rank 0 sends to rank 1 once, which receives 0 times"), "{error}");
     let sizes = "schedule: [{run: push, on: pp, lane: side, when: {pp: first}}, {run: pull_wide, on: pp, lane: side, when: {pp: last}}]";
     let error = refused("{pp: {size: 2}}", sizes);
     assert!(error.contains("8 B of f32 here and 16 B of f32 there"), "{error}");

@@ -90,10 +90,10 @@ impl<'p> Session<'p> {
         }
         tell(Notice::Phase(Phase::Measure));
         let (rank, mut record, mut done) = (endpoint.rank(), Record::new(), 0);
-        let each = u64::from(self.settings.rounds) * u64::from(self.settings.iterations);
-        let total = self.turns().count() as u64 * (each + u64::from(self.settings.warmup));
-        for round in 0..self.settings.rounds {
-            let warmup = if round == 0 { self.settings.warmup } else { 0 };
+        let warmup = self.settings.warmup;
+        let each = u64::from(self.settings.rounds) * u64::from(warmup + self.settings.iterations);
+        let total = self.turns().count() as u64 * each;
+        for _ in 0..self.settings.rounds {
             for turn in self.turns() {
                 drive(endpoint, turn.program(rank), warmup + self.settings.iterations, |iteration, spans| {
                     if iteration >= warmup {

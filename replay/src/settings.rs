@@ -9,7 +9,7 @@ use maestro_pattern::{Block, Kernel, Work};
 /// How a plan is run.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Iterations before the first recorded one of each turn, not recorded. Default 1.
+    /// Iterations at the start of every turn that are not recorded. Default 1.
     pub warmup: u32,
     /// Recorded iterations of each turn in each round. Default 5.
     pub iterations: u32,

@@ -36,6 +36,9 @@ pub struct RunInfo {
     pub settings: Settings,
     /// Where it ran.
     pub environment: Environment,
+    /// What a reader of its numbers should know, as sentences without their full stop.
+    #[serde(default)]
+    pub notes: Vec<String>,
 }
 
 /// What made a run.

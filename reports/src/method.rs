@@ -31,7 +31,7 @@ impl Headline {
     }
 }
 
-/// What was run and how, and its headline: two lines a run.
+/// What was run and how, its headline, and what it noted: at least two lines a run.
 pub(crate) fn runs(runs: &[Run]) -> Vec<String> {
     let mut lines = Vec::new();
     for run in runs {
@@ -44,6 +44,7 @@ pub(crate) fn runs(runs: &[Run]) -> Vec<String> {
                  ({exposed_pct:.1} % of the mean step)."
             ));
         }
+        lines.extend(run.info.notes.iter().map(|note| format!("{name}Note: {note}.")));
     }
     lines
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::Context;
-use maestro_pattern::{AxisSize, Instruction, Plan};
+use maestro_pattern::{Instruction, Pattern, Plan};
 use maestro_replay::{BACKENDS, Settings};
 
 use crate::failure::Failure;
@@ -11,7 +11,7 @@ use crate::{cli, output, sniff};
 
 pub fn run(args: &cli::Check) -> Result<(), Failure> {
     for path in &args.patterns {
-        let (_, plan) = plan(path, &args.world.sizes)?;
+        let (_, plan) = plan(path, &args.world)?;
         output::print(&describe(path, &plan))?;
     }
     Ok(())
@@ -21,10 +21,20 @@ pub fn run(args: &cli::Check) -> Result<(), Failure> {
 ///
 /// # Errors
 /// What is wrong with it, with the file and the place in it.
-pub fn plan(path: &Path, sizes: &[AxisSize]) -> anyhow::Result<((maestro_pattern::Pattern, String), Plan)> {
-    let (pattern, text) = sniff::pattern(path)?;
-    let plan = Plan::new(&pattern, sizes).with_context(|| path.display().to_string())?;
+pub fn plan(path: &Path, world: &cli::World) -> anyhow::Result<((Pattern, String), Plan)> {
+    let (mut pattern, mut text) = sniff::pattern(path)?;
+    if world.even {
+        even(&mut pattern);
+        text = pattern.to_yaml();
+    }
+    let plan = Plan::new(&pattern, &world.sizes).with_context(|| path.display().to_string())?;
     Ok(((pattern, text), plan))
+}
+
+/// Takes all ranks as alike.
+pub fn even(pattern: &mut Pattern) {
+    pattern.host_skew.clear();
+    pattern.blocks.iter_mut().for_each(|block| block.skew.clear());
 }
 
 /// A line of facts, then a line a back end.
@@ -34,14 +44,14 @@ fn describe(path: &Path, plan: &Plan) -> String {
     let executions: usize =
         (0..plan.world.size()).map(|rank| plan.program(rank).instructions.iter().filter(issues).count()).sum();
     let mut text = format!(
-        "{}: right. {} ranks in {} programs, {} blocks, {} lanes, {} communicators; {executions} executions and \
-         {instructions} instructions a step over all ranks.\n",
+        "{}: right. {} in {}, {}, {}, {}; {executions} executions and {instructions} instructions a step over all \
+         ranks.\n",
         path.display(),
-        plan.world.size(),
-        plan.programs.len(),
-        plan.blocks.len(),
-        plan.lanes.len(),
-        plan.communicators.len(),
+        output::count(plan.world.size() as usize, "rank"),
+        output::count(plan.programs.len(), "program"),
+        output::count(plan.blocks.len(), "block"),
+        output::count(plan.lanes.len(), "lane"),
+        output::count(plan.communicators.len(), "communicator"),
     );
     let settings = Settings::default();
     for backend in BACKENDS {

@@ -1,6 +1,7 @@
 //! `maestro import`: a capture becomes a pattern, and says what it saw, kept, dropped and assumed.
 
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use anyhow::{Context, bail};
 use maestro_importers::synthesis::{Import, Options, synthesise};
@@ -103,7 +104,13 @@ impl Imported {
     fn save_run(&self, folder: &Path) -> anyhow::Result<()> {
         let plan = self.plan.as_ref().map_err(|why| anyhow::anyhow!("the captured run cannot be saved: {why}"))?;
         let settings = maestro_reports::Settings { iterations: 1, rounds: 1, ..Default::default() };
-        let maker = Maker { made_by: Origin::Import, backend: self.capture.format, settings };
+        let maker = Maker {
+            started: SystemTime::now(),
+            made_by: Origin::Import,
+            backend: self.capture.format,
+            settings,
+            notes: Vec::new(),
+        };
         let info = record::info(record::id(folder), &self.import.pattern, &self.text, &plan.world, maker);
         let writer = RunWriter::create(folder, &info, &self.text)?;
         writer.write_part(0, &self.import.measurements)?;
@@ -115,11 +122,11 @@ impl Imported {
         let import = &self.import;
         let device = self.capture.timelines.iter().find_map(|t| t.device_name.as_deref()).unwrap_or("unknown device");
         let mut text = format!(
-            "{}: {}, {} files, {} ranks, {device}\n",
+            "{}: {}, {}, {}, {device}\n",
             import.pattern.name,
             self.capture.format,
-            self.capture.files.len(),
-            import.ranks.len()
+            output::count(self.capture.files.len(), "file"),
+            output::count(import.ranks.len(), "rank")
         );
         text += &format!("\nSteps (taken: {})\n", import.chosen_step);
         text += &self.steps();

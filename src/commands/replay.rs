@@ -1,7 +1,9 @@
 //! `maestro replay`: runs a pattern, writes the run folder, prints the table.
 
+use std::time::SystemTime;
+
 use anyhow::Context;
-use maestro_pattern::{Measurement, Pattern, Plan};
+use maestro_pattern::{Pattern, Plan};
 use maestro_replay::{BACKENDS, Backend, Settings};
 use maestro_reports::{Format, Origin, Run, RunWriter, View};
 use serde_json::json;
@@ -14,7 +16,7 @@ use crate::record::{self, Maker};
 use crate::{cli, output};
 
 pub fn run(args: &cli::Replay) -> Result<(), Failure> {
-    let ((pattern, text), plan) = check::plan(&args.pattern, &args.how.world.sizes)?;
+    let ((pattern, text), plan) = check::plan(&args.pattern, &args.how.world)?;
     if args.how.plan {
         output::print(&describe(&plan, backend(&args.how)?, &args.how.settings()))?;
         return Ok(());
@@ -31,9 +33,7 @@ pub fn run(args: &cli::Replay) -> Result<(), Failure> {
 /// A finished replay.
 pub struct Replayed {
     pub run: Run,
-    pub measurements: Vec<Measurement>,
     folder: std::path::PathBuf,
-    notes: Vec<String>,
 }
 
 /// Runs `plan` and writes the run folder.
@@ -46,17 +46,19 @@ pub fn replay(pattern: &Pattern, text: &str, plan: &Plan, how: &How) -> Result<R
     let progress = Progress::new();
     let settings = Settings { notify: progress.observer(), ..how.settings() };
     backend.probe(plan, &settings)?;
+    let started = SystemTime::now();
     let measured = backend.run(plan, &settings);
     let notes = progress.finish();
     let measurements = measured.map_err(Failure::run)?;
 
     let folder = record::folder(how.output.as_deref(), &pattern.name);
-    let maker = Maker { made_by: origin(backend), backend: backend.name(), settings: recorded(&settings) };
+    let maker =
+        Maker { started, made_by: origin(backend), backend: backend.name(), settings: recorded(&settings), notes };
     let info = record::info(record::id(&folder), pattern, text, &plan.world, maker);
     let writer = RunWriter::create(&folder, &info, text)?;
     writer.write_part(0, &measurements)?;
     let run = Run::open(&folder)?;
-    Ok(Replayed { run, measurements, folder, notes })
+    Ok(Replayed { run, folder })
 }
 
 fn backend(how: &How) -> anyhow::Result<&'static dyn Backend> {
@@ -87,9 +89,6 @@ impl Replayed {
     /// The report cannot be computed.
     pub fn table(&self) -> anyhow::Result<String> {
         let mut text = blocks(&self.run)?.render(Format::Table);
-        for note in &self.notes {
-            text += &format!("Note: {note}.\n");
-        }
         text += &format!("Run folder: {}\n", self.folder.display());
         Ok(text)
     }
@@ -103,7 +102,6 @@ impl Replayed {
             "run": self.folder.display().to_string(),
             "info": serde_json::to_value(&self.run.info)?,
             "blocks": serde_json::to_value(blocks(&self.run)?)?,
-            "notes": self.notes,
         }))
     }
 }

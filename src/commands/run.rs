@@ -13,15 +13,19 @@ pub fn run(args: &cli::Run) -> Result<(), Failure> {
     if let [path] = args.what.as_slice()
         && sniff::kind(path) == Kind::Pattern
     {
-        let ((pattern, text), plan) = check::plan(path, &args.how.world.sizes)?;
+        let ((pattern, text), plan) = check::plan(path, &args.how.world)?;
         let replayed = replay(&pattern, &text, &plan, &args.how)?;
         return finish(&replayed, args, String::new(), None);
     }
     let imported = import::import(&args.what, &args.choice)?;
-    let pattern = &imported.import.pattern;
-    let plan = Plan::new(pattern, &args.how.world.sizes)?;
-    let replayed = replay(pattern, &imported.text, &plan, &args.how)?;
-    let fidelity = Fidelity::of(pattern, &imported.import.measurements, &replayed.measurements);
+    let mut pattern = imported.import.pattern.clone();
+    if args.how.world.even {
+        check::even(&mut pattern);
+    }
+    let plan = Plan::new(&pattern, &args.how.world.sizes)?;
+    let replayed = replay(&pattern, &pattern.to_yaml(), &plan, &args.how)?;
+    let fidelity =
+        Fidelity::of(&pattern, &imported.import.measurements, &replayed.run.measurements().iter().collect::<Vec<_>>());
     finish(&replayed, args, format!("{}\n", imported.describe()), fidelity)
 }
 

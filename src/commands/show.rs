@@ -35,7 +35,7 @@ struct Shown {
 }
 
 fn of_pattern(path: &Path) -> anyhow::Result<Shown> {
-    let ((pattern, _), plan) = super::check::plan(path, &[])?;
+    let ((pattern, _), plan) = super::check::plan(path, &cli::World::default())?;
     let settings = Settings { warmup: 0, iterations: 1, rounds: 1, alone: false, verify: false, ..Settings::default() };
     // A pattern with a block that nobody has timed has no timeline yet.
     let (measurements, how) = match Dry.run(&plan, &settings) {

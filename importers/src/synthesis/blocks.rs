@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use maestro_pattern::{Block, Collective, Direction, Kernel, Transfer, Work};
+use maestro_pattern::{Block, Collective, Direction, FACTORS, Kernel, MOST_BYTES, MOST_COUNT, MOST_NS, Transfer, Work};
 
 use super::axes::Axes;
 use super::fuse::{Event, Events};
@@ -167,12 +167,19 @@ fn measure(block: &mut Block, draft: &Draft, world: u32) {
     };
     let factors: Vec<f64> = (0..world).map(factor).collect();
     if factors.iter().any(|factor| (factor - 1.0).abs() > SKEW) {
-        block.skew = factors.iter().map(|factor| (factor * 1e3).round() / 1e3).collect();
+        block.skew = factors.iter().map(|factor| rounded_factor(*factor)).collect();
     }
 }
 
-/// Nanoseconds rounded to tenths of a microsecond from 10 us up: finer digits are noise.
+/// A skew to three decimals, within what a pattern may hold.
+pub(crate) fn rounded_factor(factor: f64) -> f64 {
+    ((factor * 1e3).round() / 1e3).clamp(*FACTORS.start(), *FACTORS.end())
+}
+
+/// Nanoseconds rounded to tenths of a microsecond from 10 us up: finer digits are noise. Damage may have put two times
+/// years apart; a pattern holds no more than [`MOST_NS`].
 pub(crate) fn readable(ns: f64) -> u64 {
+    let ns = ns.min(MOST_NS as f64);
     if ns < 1e4 { ns.round() as u64 } else { (ns / 100.0).round() as u64 * 100 }
 }
 
@@ -196,11 +203,13 @@ fn kernels(timeline: &Timeline, event: &Event) -> Vec<Kernel> {
     for &index in &event.activities {
         let activity = &timeline.activities[index];
         let kernel = match activity.kind {
-            ActivityKind::Set { bytes } => Kernel::Set { size: bytes, times: 1 },
+            ActivityKind::Set { bytes } => Kernel::Set { size: bytes.min(MOST_BYTES), times: 1 },
             ActivityKind::Copy { direction: Some(direction), bytes } => {
-                Kernel::Copy { direction, size: bytes, times: 1 }
+                Kernel::Copy { direction, size: bytes.min(MOST_BYTES), times: 1 }
             }
-            ActivityKind::Copy { direction: None, bytes } => Kernel::Memory { bytes: 2 * bytes, times: 1 },
+            ActivityKind::Copy { direction: None, bytes } => {
+                Kernel::Memory { bytes: bytes.saturating_mul(2).min(MOST_BYTES), times: 1 }
+            }
             ActivityKind::Kernel { blocks } => match products.get(&index) {
                 Some(Product { m, n, k, batch, dtype }) => {
                     Kernel::Gemm { m: *m, n: *n, k: *k, batch: *batch, dtype: *dtype, times: 1 }
@@ -230,7 +239,9 @@ fn product_kernels(timeline: &Timeline, event: &Event) -> HashMap<usize, Product
     let mut longest: HashMap<u64, usize> = HashMap::new();
     for &index in &event.activities {
         let activity = &timeline.activities[index];
-        let Some(id) = activity.external_id.filter(|id| timeline.products.contains_key(id)) else { continue };
+        let usable = |p: &Product| [p.m, p.n, p.k, p.batch].iter().all(|side| (1..=MOST_COUNT).contains(side));
+        let known = |id: &u64| timeline.products.get(id).is_some_and(usable);
+        let Some(id) = activity.external_id.filter(known) else { continue };
         if !matches!(activity.kind, ActivityKind::Kernel { .. }) {
             continue;
         }

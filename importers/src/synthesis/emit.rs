@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use maestro_pattern::{Block, Body, Item, Lane, Pattern, Reference, Role, Selector, Step, When, World};
 
 use super::axes::Axes;
-use super::blocks::{Blocks, Rank, SKEW, readable};
+use super::blocks::{Blocks, Rank, SKEW, readable, rounded_factor};
 use super::fold::{Back, Leaf, Timed, Tree, fold};
 use crate::Notes;
 
@@ -55,7 +55,7 @@ pub(crate) fn schedule(pattern: &mut Pattern, parts: &Parts<'_>, notes: &mut Not
         let mean: f64 = leaves.iter().map(|(_, host_ns)| host_ns).sum();
         for member in members.iter().filter(|_| mean > 0.0) {
             let rank = &parts.ranks[*member];
-            skew[rank.rank as usize] = (parts.host_ns(*member) / mean * 1e3).round() / 1e3;
+            skew[rank.rank as usize] = rounded_factor(parts.host_ns(*member) / mean);
         }
     }
     if skew.iter().any(|factor: &f64| (factor - 1.0).abs() > SKEW) {

@@ -1,16 +1,16 @@
 //! From a capture to a pattern: passes over facts, each a file, called here in the one order in which they make sense.
 //!
-//! 1. [`steps`]: which activity belongs to which step; which step is taken.
-//! 2. [`classify`]: what each kernel is, by the best evidence there is.
-//! 3. [`resolve`]: communicators by their ranks, sizes as nccl-tests counts them.
-//! 4. [`matching`]: the same communication on different ranks; clocks; waiting apart from transfer.
-//! 5. [`depend`]: what waited for what across lanes; where the host waited.
-//! 6. [`fuse`]: activities to events.
-//! 7. [`axes`] and [`lanes`]: names for communicators and streams.
-//! 8. [`blocks`]: which events are the same block, and what that does.
-//! 9. [`fold`] and [`emit`]: loops, and the schedule.
-//! 10. [`motifs`]: sequences that stand in several places.
-//! 11. [`folding`]: what all that averaging cost.
+//! 1. `steps`: which activity belongs to which step; which step is taken.
+//! 2. `classify`: what each kernel is, by the best evidence there is.
+//! 3. `resolve`: communicators by their ranks, sizes as nccl-tests counts them.
+//! 4. `matching`: the same communication on different ranks; clocks; waiting apart from transfer.
+//! 5. `depend`: what waited for what across lanes; where the host waited.
+//! 6. `fuse`: activities to events.
+//! 7. `axes` and `lanes`: names for communicators and streams.
+//! 8. `blocks`: which events are the same block, and what that does.
+//! 9. `fold` and `emit`: loops, and the schedule.
+//! 10. `motifs`: sequences that stand in several places.
+//! 11. `folding`: what all that averaging cost.
 //!
 //! The result holds the captured executions of its blocks as Measurements, so that a replay compares with the capture
 //! by the code that compares two replays. This is the only part of the crate that knows what a pattern is.

@@ -5,8 +5,7 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::Spanned;
 
-use crate::quantity::MOST_BYTES;
-use crate::{Dtype, Error, Place, Result, parse_bytes, parse_duration};
+use crate::{Dtype, Error, FACTORS, MOST_BYTES, MOST_COUNT, Place, Result, parse_bytes, parse_duration};
 
 /// A value with its position.
 #[derive(Clone, Debug)]
@@ -52,6 +51,8 @@ pub(super) fn parse(text: &str) -> Result<Node> {
             }
             _ => message,
         };
+        // What the parser advises its own callers is no use to a writer of patterns.
+        let message = message.split(", set ").next().unwrap_or(&message).to_owned();
         Error::at(place, message).help("a pattern is one YAML document; docs/PATTERN.md shows the format")
     })
 }
@@ -233,11 +234,9 @@ impl Node {
 
     /// A count of at least 1; bounded, so that products of counts and sizes stay countable.
     pub fn count(&self, what: &str) -> Result<u64> {
-        /// Far beyond any kernel, loop or matrix, and small enough that three of them multiply in a u128.
-        const MOST: i128 = 1 << 32;
         match self.value {
-            Value::Int(number) if (1..=MOST).contains(&number) => Ok(number as u64),
-            _ => Err(self.wrong(what, "a whole number from 1 to 4294967296")),
+            Value::Int(number) if (1..=i128::from(MOST_COUNT)).contains(&number) => Ok(number as u64),
+            _ => Err(self.wrong(what, &format!("a whole number from 1 to {MOST_COUNT}"))),
         }
     }
 
@@ -246,7 +245,7 @@ impl Node {
         self.list(what)?
             .iter()
             .map(|node| match node.number(what)? {
-                factor if (1e-6..=1e6).contains(&factor) => Ok(factor),
+                factor if FACTORS.contains(&factor) => Ok(factor),
                 _ => Err(node.wrong(what, "a factor from 0.000001 to 1000000")),
             })
             .collect()

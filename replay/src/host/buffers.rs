@@ -163,8 +163,15 @@ pub(crate) fn available() -> Option<u64> {
         Some(kib << 10)
     });
     let number = |file: &str| fs::read_to_string(file).ok()?.trim().parse::<u64>().ok();
-    let group = number("/sys/fs/cgroup/memory.max")
-        .map(|most| most.saturating_sub(number("/sys/fs/cgroup/memory.current").unwrap_or(0)));
+    // Cached file pages count as used, but give way.
+    let cached = || {
+        let text = fs::read_to_string("/sys/fs/cgroup/memory.stat").ok()?;
+        text.lines().find_map(|line| line.strip_prefix("inactive_file "))?.trim().parse::<u64>().ok()
+    };
+    let group = number("/sys/fs/cgroup/memory.max").map(|most| {
+        let used = number("/sys/fs/cgroup/memory.current").unwrap_or(0).saturating_sub(cached().unwrap_or(0));
+        most.saturating_sub(used)
+    });
     match (system, group) {
         (Some(system), Some(group)) => Some(system.min(group)),
         (system, group) => system.or(group),

@@ -14,7 +14,7 @@ use maestro_pattern::{CommSettings, Measurement, Plan, Priority, Work};
 use self::shared::Shared;
 use crate::executor::{Record, Session};
 use crate::host::{self, Body, End, World};
-use crate::{Backend, Notice, Phase, Result, Settings};
+use crate::{Backend, Compute, Notice, Phase, Result, Settings};
 
 /// See the module.
 pub struct Threads;
@@ -29,7 +29,8 @@ impl Backend for Threads {
     }
 
     fn probe(&self, plan: &Plan, settings: &Settings) -> Result<()> {
-        host::probe(self.name(), plan, settings)
+        host::probe(self.name(), plan, settings)?;
+        host::check_memory(plan, settings, &ranks(plan), host::available())
     }
 
     fn memory(&self, plan: &Plan, settings: &Settings) -> u64 {
@@ -38,7 +39,6 @@ impl Backend for Threads {
 
     fn run(&self, plan: &Plan, settings: &Settings) -> Result<Vec<Measurement>> {
         self.probe(plan, settings)?;
-        host::check_memory(plan, settings, &ranks(plan), host::available())?;
         note_what_is_ignored(plan, settings);
         let session = Session::new(plan, settings)?;
         let records = run_each(plan, settings, &|endpoint| {
@@ -71,6 +71,13 @@ fn note_what_is_ignored(plan: &Plan, settings: &Settings) {
     }
     if plan.lanes.iter().any(|lane| lane.priority != Priority::Normal) {
         note("threads has no lane priorities: those of the pattern are ignored".into());
+    }
+    let compute = |(block, _, _): &(u32, _, _)| !plan.blocks[*block as usize].work.communicates();
+    if settings.compute == Compute::Hold && plan.uses().iter().any(compute) {
+        note(
+            "compute holds its lane for the captured time and takes no core: its slowdown is how late holds wake"
+                .into(),
+        );
     }
     for (block, _, _) in plan.uses() {
         let block = &plan.blocks[block as usize];

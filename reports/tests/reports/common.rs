@@ -47,6 +47,7 @@ pub fn info(id: &str, iterations: u32, rounds: u32) -> RunInfo {
             compute: Some("hold".into()),
         },
         environment: Environment::default(),
+        notes: Vec::new(),
     }
 }
 
