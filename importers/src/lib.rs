@@ -41,3 +41,23 @@ pub trait Importer: Sync {
 
 /// Every format that can be read.
 pub static IMPORTERS: &[&dyn Importer] = &[&kineto::Kineto];
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn every_importer_has_a_name_of_its_own_and_claims_no_foreign_file() {
+        let names: HashSet<_> = IMPORTERS.iter().map(|importer| importer.name()).collect();
+        assert_eq!(names.len(), IMPORTERS.len());
+        for content in ["", "hello\n", "{\"name\": \"x\"}", "maestro: 1\nname: x\n", "PAR1", "SQLite format 3\0"] {
+            let head = Head::new(content.into(), false);
+            for importer in IMPORTERS {
+                assert!(!importer.about().is_empty());
+                assert_ne!(importer.recognise(&head), Verdict::Yes, "{} claims {content:?}", importer.name());
+            }
+        }
+    }
+}
