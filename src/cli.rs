@@ -113,6 +113,9 @@ pub struct Replay {
     pub how: How,
 }
 
+/// Most iterations, rounds, and seconds of patience.
+const MOST: i64 = 1_000_000;
+
 /// How to replay.
 #[derive(Debug, Args)]
 pub struct How {
@@ -125,13 +128,13 @@ pub struct How {
     #[command(flatten)]
     pub world: World,
     /// Recorded iterations of each turn
-    #[arg(long, default_value_t = Settings::default().iterations, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, default_value_t = Settings::default().iterations, value_parser = clap::value_parser!(u32).range(1..=MOST))]
     pub iterations: u32,
     /// Rounds; each has a turn of the step and a turn of every block alone
-    #[arg(long, default_value_t = Settings::default().rounds, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, default_value_t = Settings::default().rounds, value_parser = clap::value_parser!(u32).range(1..=MOST))]
     pub rounds: u32,
     /// Iterations dropped before the recorded ones of each turn
-    #[arg(long, default_value_t = Settings::default().warmup)]
+    #[arg(long, default_value_t = Settings::default().warmup, value_parser = clap::value_parser!(u32).range(..=MOST))]
     pub warmup: u32,
     /// Host time between issues: `gaps` keeps it, `asap` leaves it out
     #[arg(long, default_value = Settings::default().pacing.name(), value_parser = Pacing::ALL.map(Pacing::name))]
@@ -146,7 +149,7 @@ pub struct How {
     #[arg(long)]
     pub no_verify: bool,
     /// Seconds without any progress, beyond the longest block, after which a run counts as hung
-    #[arg(long, value_name = "SECONDS", default_value_t = Settings::default().watchdog.as_secs(), value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "SECONDS", default_value_t = Settings::default().watchdog.as_secs(), value_parser = clap::value_parser!(u64).range(1..=MOST as u64))]
     pub watchdog: u64,
     /// Print what would run (memory, communicators) and run nothing
     #[arg(long)]

@@ -17,7 +17,10 @@ pub fn timeline(pattern: &Pattern, measurements: &[Measurement], rank: Option<u3
         .collect();
     let (Some(start), Some(end)) = (shown.iter().map(|m| m.start_ns).min(), shown.iter().map(|m| m.end_ns).max())
     else {
-        return "  nothing was measured\n".to_owned();
+        return match rank {
+            Some(rank) => format!("  nothing was measured on rank {rank}\n"),
+            None => "  nothing was measured\n".to_owned(),
+        };
     };
     let letters = letters(pattern);
     let scale = (end - start).max(1) as f64 / width as f64;

@@ -1,9 +1,14 @@
 //! What a path is: a pattern, a run folder or a capture. Decided by content.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 
 use anyhow::Context;
 use maestro_pattern::Pattern;
+
+/// As much of a file as tells what it is.
+const HEAD_BYTES: u64 = 4096;
 
 /// What a path leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +25,9 @@ pub fn kind(path: &Path) -> Kind {
         return if path.join("run.json").is_file() { Kind::Run } else { Kind::Capture };
     }
     let yaml = path.extension().is_some_and(|e| e == "yaml" || e == "yml");
-    let head = std::fs::read(path).map(|bytes| bytes.into_iter().take(4096).collect::<Vec<u8>>()).unwrap_or_default();
+    let mut head = Vec::new();
+    // What cannot be read here is said by whoever reads it next.
+    let _ = File::open(path).and_then(|file| file.take(HEAD_BYTES).read_to_end(&mut head));
     let text = String::from_utf8_lossy(&head);
     let says_so = text.lines().any(|line| line.starts_with("maestro:"));
     if yaml || says_so { Kind::Pattern } else { Kind::Capture }

@@ -276,3 +276,30 @@ pub struct StreamWait {
     /// Number of the event, if recorded. One event may be recorded, and waited for, many times.
     pub event: Option<u64>,
 }
+
+/// Whether a kernel's name is one of a communication library's.
+pub(crate) fn is_communication(name: &str) -> bool {
+    let name = name.strip_prefix("void ").unwrap_or(name);
+    let starts = |prefix: &str| name.get(..prefix.len()).is_some_and(|head| head.eq_ignore_ascii_case(prefix));
+    ["nccl", "rccl", "msccl"].iter().any(|prefix| starts(prefix))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_communication_libraries_are_known_in_any_case() {
+        for name in [
+            "ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+            "ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)",
+            "void rcclGenericKernel<1, false>(ncclDevComm*)",
+            "mscclKernel_Sum_half_Simple",
+        ] {
+            assert!(is_communication(name), "{name}");
+        }
+        for name in ["nvjet_sm90_tst_256x128", "void at::native::reduce_kernel<128, 4>", "nc"] {
+            assert!(!is_communication(name), "{name}");
+        }
+    }
+}

@@ -156,6 +156,15 @@ pub enum Error {
     #[error("the capture holds no rank; record at least one")]
     NoRanks,
 
+    /// More ranks than a job has.
+    #[error("the capture speaks of {ranks} ranks, more than the {most} that a pattern can have; its header is damaged")]
+    TooManyRanks {
+        /// How many it speaks of.
+        ranks: u64,
+        /// How many there can be.
+        most: u64,
+    },
+
     /// A step that was asked for and is not there, or not on every rank.
     #[error("no step `{wanted}` is on every rank; there are: {}", known.join(", "))]
     NoSuchStep {

@@ -91,17 +91,22 @@ impl<'p> Session<'p> {
         tell(Notice::Phase(Phase::Measure));
         let (rank, mut record, mut done) = (endpoint.rank(), Record::new(), 0);
         let warmup = self.settings.warmup;
-        let each = u64::from(self.settings.rounds) * u64::from(warmup + self.settings.iterations);
+        let each = u64::from(self.settings.rounds) * (u64::from(warmup) + u64::from(self.settings.iterations));
         let total = self.turns().count() as u64 * each;
         for _ in 0..self.settings.rounds {
             for turn in self.turns() {
-                drive(endpoint, turn.program(rank), warmup + self.settings.iterations, |iteration, spans| {
-                    if iteration >= warmup {
-                        record.push(spans);
-                    }
-                    done += 1;
-                    tell(Notice::Progress { done, total });
-                })?;
+                drive(
+                    endpoint,
+                    turn.program(rank),
+                    warmup.saturating_add(self.settings.iterations),
+                    |iteration, spans| {
+                        if iteration >= warmup {
+                            record.push(spans);
+                        }
+                        done += 1;
+                        tell(Notice::Progress { done, total });
+                    },
+                )?;
             }
         }
         Ok(record)
@@ -123,7 +128,7 @@ impl<'p> Session<'p> {
     pub fn measurements(&self, records: Vec<(u32, Record)>) -> Vec<Measurement> {
         let mut records: Vec<(u32, std::vec::IntoIter<Vec<Span>>)> =
             records.into_iter().map(|(rank, record)| (rank, record.into_iter())).collect();
-        let mut rows = Rows::new(self.plan);
+        let mut rows = Rows::new(self.plan, self.settings.works());
         for (round, turn, iteration) in self.recorded() {
             let mut spans = vec![None; self.plan.world.size() as usize];
             for (rank, record) in &mut records {

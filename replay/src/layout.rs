@@ -97,7 +97,7 @@ pub(crate) fn share(elements: u64, seat: usize, ranks: usize) -> Range<u64> {
 
 /// The seat `offset` places from `seat` in a team of `ranks`; without `wrap`, `None` beyond either end.
 pub fn peer(seat: usize, offset: i64, ranks: usize, wrap: bool) -> Option<usize> {
-    let there = seat as i64 + offset;
+    let there = (seat as i64).checked_add(offset)?;
     if wrap {
         Some(there.rem_euclid(ranks as i64) as usize)
     } else {

@@ -46,6 +46,16 @@ impl Default for Settings {
     }
 }
 
+impl Settings {
+    /// Whether compute does the work that its kernels state, rather than stand for it.
+    pub fn works(&self) -> bool {
+        match self.compute {
+            Compute::Work => true,
+            Compute::Hold => false,
+        }
+    }
+}
+
 /// What becomes of the time that hosts spend between issues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Pacing {

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use maestro_pattern::{AxisId, Block, Direction, Instruction, LaneId, Measurement, Plan, Work};
+use maestro_pattern::{AxisId, Direction, Instruction, LaneId, Measurement, Plan, Work};
 
 use crate::meeting::{Execution, Meeting, exchanges};
 use crate::{Span, Turn};
@@ -13,6 +13,8 @@ use crate::{Span, Turn};
 /// Collects measurements.
 pub(crate) struct Rows<'p> {
     plan: &'p Plan,
+    /// Whether compute does its work: bytes that a hold only stands for were never moved and have no size.
+    works: bool,
     blocks: Vec<Arc<str>>,
     axes: Vec<Arc<str>>,
     lanes: Vec<Arc<str>>,
@@ -20,9 +22,10 @@ pub(crate) struct Rows<'p> {
 }
 
 impl<'p> Rows<'p> {
-    pub(crate) fn new(plan: &'p Plan) -> Self {
+    pub(crate) fn new(plan: &'p Plan, works: bool) -> Self {
         Self {
             plan,
+            works,
             blocks: plan.blocks.iter().map(|block| block.name.as_str().into()).collect(),
             axes: plan.world.axes().iter().map(|axis| axis.name.as_str().into()).collect(),
             lanes: plan.lanes.iter().map(|lane| lane.name.as_str().into()).collect(),
@@ -30,7 +33,7 @@ impl<'p> Rows<'p> {
         }
     }
 
-    /// Adds one iteration of `turn`. `spans` has an entry a rank of the world: its spans in ascending order of
+    /// Adds one iteration of `turn`. A p2p whose peers all lie beyond an end did nothing and is no execution. `spans` has an entry a rank of the world: its spans in ascending order of
     /// instruction, or `None` if it lives in another process.
     pub(crate) fn add(&mut self, turn: &Turn, round: u32, iteration: u32, spans: &[Option<Vec<Span>>]) {
         let meetings = turn.meetings();
@@ -40,6 +43,11 @@ impl<'p> Rows<'p> {
             for span in own.iter().flatten() {
                 let instruction = turn.program(rank).instructions.get(span.instruction as usize);
                 let Some(Instruction::Issue { block, axis, lane, instance, .. }) = instruction else { continue };
+                let work = &self.plan.blocks[*block as usize].work;
+                let size_bytes = self.size(work, rank, *axis, *lane);
+                if matches!(work, Work::P2p { .. }) && size_bytes.is_none() {
+                    continue;
+                }
                 let meeting = meetings.index(Execution { rank, instruction: span.instruction });
                 let arrival = meeting.and_then(|meeting| arrivals[meeting as usize]);
                 self.rows.push(Measurement {
@@ -57,7 +65,7 @@ impl<'p> Rows<'p> {
                     // Clocks of different hosts agree only within their error, so an end may seem to come before
                     // another rank's start.
                     transfer_ns: arrival.map(|ns| span.end_ns.saturating_sub(ns)),
-                    size_bytes: self.size(&self.plan.blocks[*block as usize], rank, *axis, *lane),
+                    size_bytes,
                 });
             }
         }
@@ -65,8 +73,10 @@ impl<'p> Rows<'p> {
 
     /// The block's size; of a p2p only of the transfers that `rank` really makes, so that the last rank of a chain
     /// does not report the bandwidth of a message that it never sends.
-    fn size(&self, block: &Block, rank: u32, axis: Option<AxisId>, lane: LaneId) -> Option<u64> {
-        let Work::P2p { transfers, wrap } = &block.work else { return block.work.size() };
+    fn size(&self, work: &Work, rank: u32, axis: Option<AxisId>, lane: LaneId) -> Option<u64> {
+        let Work::P2p { transfers, wrap } = work else {
+            return work.size().filter(|_| self.works || work.communicates());
+        };
         let axis = axis?;
         let (_, seat) = self.plan.world.seat(axis as usize, rank)?;
         let communicator = self.plan.communicator(rank, axis, lane)?;

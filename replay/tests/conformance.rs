@@ -1,21 +1,16 @@
 //! Every back end that can run here passes the conformance suite.
 
+use maestro_replay::BACKENDS;
 use maestro_replay::conformance::{self, Outcome};
-use maestro_replay::{BACKENDS, backend};
 
 #[test]
 fn every_back_end_conforms() {
     for backend in BACKENDS {
         for (case, outcome) in conformance::run(*backend) {
-            assert!(!matches!(outcome, Outcome::Failed(_)), "{}: {}: {outcome:?}", backend.name(), case.name);
+            // Of those that need no hardware, only the simulation may skip: it moves no data.
+            let may_skip = !["threads"].contains(&backend.name());
+            let fits = outcome == Outcome::Passed || (may_skip && matches!(outcome, Outcome::Skipped(_)));
+            assert!(fits, "{}: {}: {outcome:?}", backend.name(), case.name);
         }
-    }
-}
-
-#[test]
-fn threads_skips_nothing() {
-    let threads = backend("threads").expect("threads is registered");
-    for case in conformance::cases() {
-        assert!(threads.probe(&case.plan, &Default::default()).is_ok(), "{}", case.name);
     }
 }

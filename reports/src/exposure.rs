@@ -5,7 +5,7 @@
 //! times of all executions add up to the exposed time of the step, to the nanosecond, which sums of plain
 //! "not covered" times do not. Copies and sets neither hide communication nor are they communication.
 
-use maestro_pattern::{Pattern, State, Work};
+use maestro_pattern::{Kernel, Pattern, State, Work};
 
 use crate::{Columns, Nullable};
 
@@ -25,9 +25,17 @@ impl Role {
     pub fn of(work: &Work) -> Self {
         match work {
             Work::Collective(_) | Work::P2p { .. } | Work::Group(_) => Self::Communication,
-            Work::Compute(_) if matches!(work.kind(), "copy" | "set") => Self::Neither,
+            Work::Compute(kernels) if !kernels.is_empty() && kernels.iter().all(moves) => Self::Neither,
             Work::Compute(_) | Work::Cuda(_) => Self::Compute,
         }
+    }
+}
+
+/// Whether a kernel is a copy or a set, which the copy engine does.
+fn moves(kernel: &Kernel) -> bool {
+    match kernel {
+        Kernel::Copy { .. } | Kernel::Set { .. } => true,
+        Kernel::Gemm { .. } | Kernel::Memory { .. } | Kernel::Hold { .. } => false,
     }
 }
 

@@ -3,7 +3,7 @@
 //! Both sides give times on a clock that starts with their step, so nothing is shifted before comparing: a step that
 //! starts late is an error that shows.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use maestro_pattern::{Measurement, Pattern, State};
 use serde::Serialize;
@@ -33,10 +33,10 @@ pub struct Fidelity {
 type Key<'a> = (u32, &'a str, u32);
 
 impl Fidelity {
-    /// Compares the first iteration that each side has overlapped. `None` where a side has none, or the captured step
-    /// takes no time.
+    /// Compares the iteration of median length (the lower of two) that each side has overlapped. `None` where a side has
+    /// none, or the captured step takes no time.
     pub fn of(pattern: &Pattern, captured: &[Measurement], other: &[Measurement]) -> Option<Self> {
-        let (captured, other) = (first_iteration(captured), first_iteration(other));
+        let (captured, other) = (typical(captured)?, typical(other)?);
         let captured_ns = step_ns(&captured).filter(|ns| *ns > 0)?;
         let other_ns = step_ns(&other)?;
 
@@ -70,18 +70,24 @@ fn percent(part: f64, whole: f64) -> f64 {
     100.0 * part / whole
 }
 
-/// The overlapped executions of the first iteration there is.
-fn first_iteration(measurements: &[Measurement]) -> HashMap<Key<'_>, &Measurement> {
-    let overlapped = || measurements.iter().filter(|m| m.state == State::Overlapped);
-    let first = overlapped().map(|m| (m.round, m.iteration)).min();
-    overlapped()
-        .filter(|m| Some((m.round, m.iteration)) == first)
-        .map(|m| ((m.rank, &*m.block, m.instance), m))
-        .collect()
+/// The executions of an iteration.
+type Iteration<'a> = HashMap<Key<'a>, &'a Measurement>;
+
+/// The overlapped executions of the iteration of median length.
+fn typical(measurements: &[Measurement]) -> Option<Iteration<'_>> {
+    let mut iterations: BTreeMap<(u32, u32), Iteration<'_>> = BTreeMap::new();
+    for m in measurements.iter().filter(|m| m.state == State::Overlapped) {
+        iterations.entry((m.round, m.iteration)).or_default().insert((m.rank, &*m.block, m.instance), m);
+    }
+    let mut lengths: Vec<(Option<u64>, (u32, u32))> =
+        iterations.iter().map(|(key, iteration)| (step_ns(iteration), *key)).collect();
+    lengths.sort_unstable();
+    let (_, median) = lengths.get(lengths.len().checked_sub(1)? / 2)?;
+    iterations.remove(median)
 }
 
 /// The longest rank's span.
-fn step_ns(iteration: &HashMap<Key<'_>, &Measurement>) -> Option<u64> {
+fn step_ns(iteration: &Iteration<'_>) -> Option<u64> {
     let mut spans: HashMap<u32, (u64, u64)> = HashMap::new();
     for m in iteration.values() {
         let span = spans.entry(m.rank).or_insert((m.start_ns, m.end_ns));

@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use maestro_pattern::{AxisSize, Measurement, Pattern, World};
 
-use crate::{Columns, Error, Exposure, Result, RunInfo};
+use crate::{Columns, Error, Exposure, Result, Role, RunInfo};
 
 /// One run: read from a folder by [`Run::open`], or put together in memory by [`Run::new`].
 #[derive(Clone, Debug)]
@@ -46,6 +46,15 @@ impl Run {
     /// What was measured.
     pub fn measurements(&self) -> &Columns {
         &self.columns
+    }
+
+    /// What a measurement is compared by, in nanoseconds: waiting for a late rank is not contention, so communication by
+    /// its transfer alone (missing where that is unknown), everything else by its latency. Panics beyond the end.
+    pub fn compared_ns(&self, row: usize) -> Option<u64> {
+        match Role::of(&self.pattern.blocks[self.columns.block[row] as usize].work) {
+            Role::Communication => self.columns.transfer_ns.get(row),
+            Role::Compute | Role::Neither => Some(self.columns.latency_ns(row)),
+        }
     }
 
     /// Which communication no compute hid; computed at the first call, then kept.

@@ -10,7 +10,7 @@ use maestro_pattern::State;
 
 use crate::statistics::{Sample, ratio_of_medians};
 use crate::view::{Show, Shown};
-use crate::{Role, Run, Value, View, method};
+use crate::{Run, Value, View, method};
 
 const SHOWN: [Shown; 9] = [
     Shown::new("Block", "block", Show::Text),
@@ -46,19 +46,16 @@ pub fn summary(run: &Run) -> View {
         let this = blocks.entry((columns.block[row], columns.axis[row])).or_default();
         let latency_ns = columns.latency_ns(row);
         this.size_bytes = this.size_bytes.max(columns.size_bytes.get(row));
+        let compared = run.compared_ns(row);
         let side = match columns.state[row] {
             State::Overlapped => {
                 this.overlapped_ns.push(latency_ns);
                 0
             }
             State::Alone => {
-                this.alone_ns.push(latency_ns);
+                this.alone_ns.extend(compared);
                 1
             }
-        };
-        let compared = match Role::of(&run.pattern.blocks[columns.block[row] as usize].work) {
-            Role::Communication => columns.transfer_ns.get(row),
-            Role::Compute | Role::Neither => Some(latency_ns),
         };
         // The interval is not shown here, so all iterations count as one and the bootstrap is not run.
         this.compared[side].extend(compared.map(|ns| (ns, 0)));

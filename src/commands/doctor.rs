@@ -15,7 +15,7 @@ pub fn run() -> Result<(), Failure> {
     }
     text += "\nBack ends\n";
     for backend in BACKENDS {
-        text += &format!("  {:<8} works    {}\n", backend.name(), backend.about());
+        text += &format!("  {:<8} {}\n", backend.name(), backend.about());
     }
     text += "\nCaptures that can be imported\n";
     #[cfg(feature = "import")]

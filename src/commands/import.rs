@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use anyhow::{Context, bail};
 use maestro_importers::synthesis::{Import, Options, synthesise};
 use maestro_importers::{Notes, capture::Capture};
-use maestro_pattern::{Instruction, Plan};
+use maestro_pattern::Plan;
 use maestro_replay::{Backend, Settings, dry::Dry};
 use maestro_reports::{Fidelity, Origin, RunWriter};
 use serde_json::{Value, json};
@@ -25,8 +25,8 @@ pub struct Imported {
     pub text: String,
     /// The pattern as a plan, or why it is none: a rank of a team was not captured, say.
     pub plan: Result<Plan, String>,
-    /// The dry run beside the capture, where there is a plan that can be simulated.
-    pub check: Option<Fidelity>,
+    /// The dry run beside the capture, or why there is none.
+    pub check: Result<Fidelity, String>,
 }
 
 pub fn run(args: &cli::Import) -> Result<(), Failure> {
@@ -64,16 +64,18 @@ pub fn import(captures: &[PathBuf], choice: &Choice) -> anyhow::Result<Imported>
     let import = synthesise(&capture, &options, &mut notes)?;
     let text = import.pattern.to_yaml();
     let plan = Plan::new(&import.pattern, &[]).map_err(|error| error.to_string());
-    let check = plan.as_ref().ok().and_then(|plan| self_check(&import, plan));
+    let check = match &plan {
+        Ok(plan) => self_check(&import, plan),
+        Err(why) => Err(format!("the pattern does not run as it is: {why}")),
+    };
     Ok(Imported { capture, import, notes, text, plan, check })
 }
 
 /// Runs the pattern by the exact simulation and compares with the capture, by the code that compares any two runs.
-fn self_check(import: &Import, plan: &Plan) -> Option<Fidelity> {
+fn self_check(import: &Import, plan: &Plan) -> Result<Fidelity, String> {
     let settings = Settings { warmup: 0, iterations: 1, rounds: 1, alone: false, verify: false, ..Settings::default() };
-    Dry.probe(plan, &settings).ok()?;
-    let simulated = Dry.run(plan, &settings).ok()?;
-    Fidelity::of(&import.pattern, &import.measurements, &simulated)
+    let simulated = Dry.run(plan, &settings).map_err(|error| error.to_string())?;
+    Fidelity::of(&import.pattern, &import.measurements, &simulated).ok_or_else(|| "the step takes no time".to_owned())
 }
 
 impl Imported {
@@ -213,8 +215,8 @@ impl Imported {
 
     /// The self-check and the pattern in two lines.
     fn verdict(&self) -> String {
-        let check = match (&self.check, &self.plan) {
-            (Some(check), _) => {
+        let check = match &self.check {
+            Ok(check) => {
                 let start = check.collective_start_error_pct.map_or_else(String::new, |pct| {
                     format!("; communication starts {pct:.2} % of the step from where it was, on average")
                 });
@@ -225,8 +227,7 @@ impl Imported {
                     check.step_error_pct
                 )
             }
-            (None, Err(why)) => format!("Self-check: not made; the pattern does not run as it is: {why}"),
-            (None, Ok(_)) => "Self-check: not made; a block has no captured duration".to_owned(),
+            Err(why) => format!("Self-check: not made; {why}"),
         };
         let shape = self.shape();
         let folding = self.import.folding.map_or_else(String::new, |folding| {
@@ -239,12 +240,12 @@ impl Imported {
         format!("{check}{folding}\nPattern: {} blocks, {} lines, {} instructions a rank", shape.0, shape.1, shape.2)
     }
 
-    /// Blocks, lines, and instructions of the longest program.
+    /// Blocks, lines, and instructions of the longest program, host time included.
     fn shape(&self) -> (usize, usize, usize) {
-        let instructions = self.plan.as_ref().map_or(0, |plan| {
-            let issues = |i: &&Instruction| !matches!(i, Instruction::Host(_));
-            plan.programs.iter().map(|p| p.instructions.iter().filter(issues).count()).max().unwrap_or(0)
-        });
+        let instructions = self
+            .plan
+            .as_ref()
+            .map_or(0, |plan| plan.programs.iter().map(|program| program.instructions.len()).max().unwrap_or(0));
         (self.import.pattern.blocks.len(), self.text.lines().count(), instructions)
     }
 
@@ -280,7 +281,7 @@ impl Imported {
                 json!({"duration_error_pct": folding.duration_pct, "host_error_us": folding.host_ns / 1e3})
             }),
             "clock_error_us": us(import.clock_error_ns),
-            "self_check": self.check.as_ref().map(|check| json!({
+            "self_check": self.check.as_ref().ok().map(|check| json!({
                 "captured_step_us": check.captured_step_us, "dry_step_us": check.other_step_us,
                 "step_error_pct": check.step_error_pct,
                 "collective_start_error_pct": check.collective_start_error_pct,

@@ -18,8 +18,7 @@ use crate::{cli, output};
 pub fn run(args: &cli::Replay) -> Result<(), Failure> {
     let ((pattern, text), plan) = check::plan(&args.pattern, &args.how.world)?;
     if args.how.plan {
-        output::print(&describe(&plan, backend(&args.how)?, &args.how.settings()))?;
-        return Ok(());
+        return show_plan(&plan, &args.how);
     }
     let replayed = replay(&pattern, &text, &plan, &args.how)?;
     if args.how.json {
@@ -46,12 +45,13 @@ pub fn replay(pattern: &Pattern, text: &str, plan: &Plan, how: &How) -> Result<R
     let progress = Progress::new();
     let settings = Settings { notify: progress.observer(), ..how.settings() };
     backend.probe(plan, &settings)?;
+    let folder = record::folder(how.output.as_deref(), &pattern.name);
+    RunWriter::check(&folder)?;
     let started = SystemTime::now();
     let measured = backend.run(plan, &settings);
     let notes = progress.finish();
     let measurements = measured.map_err(Failure::run)?;
 
-    let folder = record::folder(how.output.as_deref(), &pattern.name);
     let maker =
         Maker { started, made_by: origin(backend), backend: backend.name(), settings: recorded(&settings), notes };
     let info = record::info(record::id(&folder), pattern, text, &plan.world, maker);
@@ -115,6 +115,33 @@ fn blocks(run: &Run) -> anyhow::Result<View> {
 #[cfg(not(feature = "tables"))]
 fn blocks(run: &Run) -> anyhow::Result<View> {
     Ok(maestro_reports::summary(run))
+}
+
+/// Prints what would run, for `--plan`.
+///
+/// # Errors
+/// An unknown back end.
+pub fn show_plan(plan: &Plan, how: &How) -> Result<(), Failure> {
+    let (backend, settings) = (backend(how)?, how.settings());
+    if !how.json {
+        output::print(&describe(plan, backend, &settings))?;
+        return Ok(());
+    }
+    let communicators = plan.communicators.iter().map(|communicator| {
+        json!({
+            "axis": plan.world.axes()[communicator.axis as usize].name,
+            "lane": plan.lanes[communicator.lane as usize].name,
+            "ranks": communicator.ranks,
+        })
+    });
+    output::json(&json!({
+        "name": plan.name,
+        "ranks": plan.world.size(),
+        "backend": backend.name(),
+        "buffer_bytes": backend.memory(plan, &settings),
+        "communicators": communicators.collect::<Vec<_>>(),
+    }))?;
+    Ok(())
 }
 
 /// What would run: memory and communicators.

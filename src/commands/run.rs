@@ -3,7 +3,7 @@
 use maestro_pattern::Plan;
 use maestro_reports::Fidelity;
 
-use super::replay::replay;
+use super::replay::{replay, show_plan};
 use super::{check, import};
 use crate::failure::Failure;
 use crate::sniff::{self, Kind};
@@ -13,7 +13,17 @@ pub fn run(args: &cli::Run) -> Result<(), Failure> {
     if let [path] = args.what.as_slice()
         && sniff::kind(path) == Kind::Pattern
     {
+        if args.choice.step.is_some() || args.choice.name.is_some() {
+            return Err(anyhow::anyhow!(
+                "{}: a pattern has its step and its name; --step and --name are for captures",
+                path.display()
+            )
+            .into());
+        }
         let ((pattern, text), plan) = check::plan(path, &args.how.world)?;
+        if args.how.plan {
+            return show_plan(&plan, &args.how);
+        }
         let replayed = replay(&pattern, &text, &plan, &args.how)?;
         return finish(&replayed, args, String::new(), None);
     }
@@ -23,6 +33,9 @@ pub fn run(args: &cli::Run) -> Result<(), Failure> {
         check::even(&mut pattern);
     }
     let plan = Plan::new(&pattern, &args.how.world.sizes)?;
+    if args.how.plan {
+        return show_plan(&plan, &args.how);
+    }
     let replayed = replay(&pattern, &pattern.to_yaml(), &plan, &args.how)?;
     let fidelity =
         Fidelity::of(&pattern, &imported.import.measurements, &replayed.run.measurements().iter().collect::<Vec<_>>());
@@ -45,7 +58,7 @@ fn finish(
     let mut text = imported + &replayed.table()?;
     if let Some(fidelity) = fidelity {
         text += &format!(
-            "Captured step {:.3} ms, first replayed step {:.3} ms.\n",
+            "Captured step {:.3} ms, replayed step {:.3} ms (median).\n",
             fidelity.captured_step_us / 1e3,
             fidelity.other_step_us / 1e3
         );

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::header::Header;
 use super::rows::{DeviceRows, Rows};
-use crate::capture::{CallKind, Timeline};
+use crate::capture::{self, CallKind, Timeline};
 use crate::{Error, Notes, Result};
 
 /// Which device did what a host row asked for, by the ids that link them.
@@ -28,6 +28,22 @@ impl Rows {
             let launches = self.calls.iter().filter(|call| call.kind == CallKind::Launch).count();
             return Err(Error::NoActivities { file: file.to_owned(), launches });
         };
+        // A process of a job has one rank; what it left on other devices (a context, a stray copy) is none.
+        let communicates =
+            |rows: &DeviceRows| rows.activities.iter().any(|a| a.comm.is_some() || capture::is_communication(&a.name));
+        if header.rank.is_some() && devices.get(&busiest).is_some_and(communicates) {
+            devices.retain(|device, rows| {
+                let kept = *device == busiest || communicates(rows);
+                if !kept {
+                    for activity in &rows.activities {
+                        notes.add("activities on a device where this rank does not communicate, left out", || {
+                            format!("{} on device {device}", activity.name)
+                        });
+                    }
+                }
+                kept
+            });
+        }
         if devices.len() > 1 {
             notes.add("files of several devices, a timeline each", || {
                 let ordinals: Vec<String> = devices.keys().map(u32::to_string).collect();

@@ -5,7 +5,7 @@
 //! that is what a replay is for. Durations are averaged over executions; where ranks differ by more
 //! than a hundredth, each rank keeps its own factor.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use maestro_pattern::{Block, Collective, Direction, FACTORS, Kernel, MOST_BYTES, MOST_COUNT, MOST_NS, Transfer, Work};
@@ -275,24 +275,30 @@ fn names(drafts: &[Draft]) -> Vec<String> {
     let sized: Vec<String> =
         drafts.iter().zip(&plain).map(|(draft, name)| qualified(name, &draft.key, false)).collect();
     let full: Vec<String> = drafts.iter().zip(&plain).map(|(draft, name)| qualified(name, &draft.key, true)).collect();
-    let unique = |names: &[String], i: usize| names.iter().filter(|name| **name == names[i]).count() == 1;
+    let levels = [&plain, &sized, &full].map(|names| {
+        let mut counts: HashMap<&str, usize> = HashMap::new();
+        names.iter().for_each(|name| *counts.entry(name).or_default() += 1);
+        (names, counts)
+    });
+    let single = |i: usize| levels.iter().find(|(names, counts)| counts[&*names[i]] == 1).map(|(names, _)| &names[i]);
+    let mut taken: HashSet<String> = HashSet::new();
+    // Names that are one of a kind are given out first, so that no number makes another block's name.
+    let mut given: Vec<Option<String>> = Vec::with_capacity(drafts.len());
+    for i in 0..drafts.len() {
+        given.push(single(i).filter(|name| taken.insert((*name).clone())).cloned());
+    }
     let mut numbers: HashMap<&str, usize> = HashMap::new();
-    (0..drafts.len())
-        .map(|i| {
-            if unique(&plain, i) {
-                return plain[i].clone();
-            }
-            if unique(&sized, i) {
-                return sized[i].clone();
-            }
-            if unique(&full, i) {
-                return full[i].clone();
-            }
-            let n = numbers.entry(&full[i]).or_default();
+    let mut number = |i: usize| {
+        let n = numbers.entry(&full[i]).or_default();
+        loop {
             *n += 1;
-            format!("{}_{n}", full[i])
-        })
-        .collect()
+            let name = format!("{}_{n}", full[i]);
+            if taken.insert(name.clone()) {
+                return name;
+            }
+        }
+    };
+    given.into_iter().enumerate().map(|(i, name)| name.unwrap_or_else(|| number(i))).collect()
 }
 
 fn stem(key: &Key) -> String {

@@ -8,8 +8,9 @@ use std::collections::{HashMap, HashSet};
 
 use maestro_pattern::CollectiveKind;
 
+use super::nesting::Nesting;
 use crate::Notes;
-use crate::capture::{ActivityKind, Annotation, CommFacts, CommOp, CommRecord, HostCall, Timeline};
+use crate::capture::{self, ActivityKind, CommFacts, CommOp, CommRecord, HostCall, Timeline};
 
 /// What a communication kernel does, and how that is known.
 #[derive(Clone, Debug)]
@@ -33,6 +34,9 @@ pub(crate) enum Trust {
     Name,
 }
 
+/// The annotation around the launch of a batch.
+const BATCH: &str = "nccl:coalesced";
+
 /// Classifies the activities of a timeline: the communication of those that communicate.
 pub(crate) fn classify(
     timeline: &Timeline,
@@ -41,15 +45,13 @@ pub(crate) fn classify(
 ) -> HashMap<usize, Communication> {
     let records: HashMap<u64, &CommRecord> =
         timeline.records.iter().filter_map(|r| r.external_id.map(|id| (id, r))).collect();
-    // Records whose own kernel says so belong to no batch.
-    let claimed: HashSet<u64> =
-        timeline.activities.iter().filter(|a| a.comm.is_some()).filter_map(|a| a.external_id).collect();
+    let surroundings = Surroundings::new(timeline);
     let mut all = HashMap::new();
     for (index, activity) in timeline.activities.iter().enumerate() {
         if !matches!(activity.kind, ActivityKind::Kernel { .. }) {
             continue;
         }
-        let named = is_communication(&activity.name);
+        let named = capture::is_communication(&activity.name);
         if let Some(facts) = activity.comm.as_deref().filter(|facts| facts.op != CommOp::Wait) {
             let facts = vec![facts.clone()];
             all.insert(index, Communication { facts, trust: Trust::Metadata });
@@ -65,7 +67,7 @@ pub(crate) fn classify(
             continue;
         }
         let launch = launches[index].map(|call| &timeline.calls[call]);
-        let surrounding = launch.map(|launch| surrounding(timeline, launch, &claimed)).unwrap_or_default();
+        let surrounding = launch.map(|launch| surroundings.of(launch)).unwrap_or_default();
         if !surrounding.is_empty() {
             all.insert(index, Communication { facts: surrounding, trust: Trust::Surroundings });
             continue;
@@ -76,53 +78,71 @@ pub(crate) fn classify(
     all
 }
 
-/// Whether a kernel's name is one of a communication library's.
-pub(crate) fn is_communication(name: &str) -> bool {
-    let name = name.strip_prefix("void ").unwrap_or(name);
-    let starts = |prefix: &str| name.get(..prefix.len()).is_some_and(|head| head.eq_ignore_ascii_case(prefix));
-    ["nccl", "rccl", "msccl"].iter().any(|prefix| starts(prefix))
-}
-
 /// The records that a launch flushes: those of its thread since the launch of communication before it. They lie inside
 /// the annotation around the launch, or, for a batch, before an `nccl:coalesced` annotation.
-fn surrounding(timeline: &Timeline, launch: &HostCall, claimed: &HashSet<u64>) -> Vec<CommFacts> {
-    let around = |name: &dyn Fn(&str) -> bool| {
-        let before = timeline.annotations.partition_point(|a| a.start_ns <= launch.start_ns);
-        // Annotations nest: look at the last few that began before.
-        let recent = &timeline.annotations[before.saturating_sub(16)..before];
-        recent
-            .iter()
-            .rev()
-            .find(|a: &&Annotation| a.thread == launch.thread && a.end_ns >= launch.start_ns && name(&a.name))
-    };
-    let before = timeline.records.partition_point(|r| r.start_ns <= launch.start_ns);
-    let mine = timeline.records[..before].iter().rev().filter(|r| r.thread == launch.thread);
-    if around(&|name| name == "nccl:coalesced").is_some() {
-        let mut facts: Vec<CommFacts> = mine
-            .take_while(|r| {
-                r.facts.op != CommOp::Wait
-                    && r.external_id.is_none_or(|id| !claimed.contains(&id))
-                    && !launched_since(timeline, r, launch)
-            })
-            .map(|r| r.facts.clone())
-            .collect();
-        facts.reverse();
-        return facts;
-    }
-    mine.take(1)
-        .filter(|r| r.end_ns >= launch.start_ns && r.facts.op != CommOp::Wait)
-        .map(|r| r.facts.clone())
-        .collect()
+struct Surroundings<'a> {
+    timeline: &'a Timeline,
+    annotations: Nesting,
+    records: Nesting,
+    /// Per thread, the records by start.
+    by_thread: HashMap<i64, Vec<&'a CommRecord>>,
+    /// Per thread, the ends of `nccl:coalesced` annotations, ascending.
+    batches: HashMap<i64, Vec<i64>>,
+    /// Records whose own kernel says so: they belong to no batch.
+    claimed: HashSet<u64>,
 }
 
-/// Whether an `nccl:coalesced` range ended on the same thread between `record` and `launch`: then the record belongs
-/// to that earlier batch.
-fn launched_since(timeline: &Timeline, record: &CommRecord, launch: &HostCall) -> bool {
-    let from = timeline.annotations.partition_point(|a| a.start_ns <= record.end_ns);
-    timeline.annotations[from..]
-        .iter()
-        .take_while(|a| a.start_ns < launch.start_ns)
-        .any(|a| a.thread == launch.thread && a.end_ns < launch.start_ns && &*a.name == "nccl:coalesced")
+impl<'a> Surroundings<'a> {
+    fn new(timeline: &'a Timeline) -> Self {
+        let mut by_thread: HashMap<i64, Vec<&CommRecord>> = HashMap::new();
+        for record in &timeline.records {
+            by_thread.entry(record.thread).or_default().push(record);
+        }
+        let mut batches: HashMap<i64, Vec<i64>> = HashMap::new();
+        for annotation in timeline.annotations.iter().filter(|a| &*a.name == BATCH) {
+            batches.entry(annotation.thread).or_default().push(annotation.end_ns);
+        }
+        batches.values_mut().for_each(|ends| ends.sort_unstable());
+        let claimed = timeline.activities.iter().filter(|a| a.comm.is_some()).filter_map(|a| a.external_id).collect();
+        Self {
+            timeline,
+            annotations: Nesting::of_annotations(&timeline.annotations),
+            records: Nesting::of_records(&timeline.records),
+            by_thread,
+            batches,
+            claimed,
+        }
+    }
+
+    fn of(&self, launch: &HostCall) -> Vec<CommFacts> {
+        let mut around = self.annotations.around(launch.thread, launch.start_ns);
+        if !around.any(|index| &*self.timeline.annotations[index].name == BATCH) {
+            let innermost = self.records.around(launch.thread, launch.start_ns).next();
+            let record = innermost.map(|index| &self.timeline.records[index]);
+            return record.filter(|r| r.facts.op != CommOp::Wait).map(|r| r.facts.clone()).into_iter().collect();
+        }
+        let mine = self.by_thread.get(&launch.thread).map(Vec::as_slice).unwrap_or_default();
+        let before = mine.partition_point(|record| record.start_ns <= launch.start_ns);
+        let mut facts: Vec<CommFacts> = mine[..before]
+            .iter()
+            .rev()
+            .take_while(|record| {
+                record.facts.op != CommOp::Wait
+                    && record.external_id.is_none_or(|id| !self.claimed.contains(&id))
+                    && !self.batch_between(record, launch)
+            })
+            .map(|record| record.facts.clone())
+            .collect();
+        facts.reverse();
+        facts
+    }
+
+    /// Whether a batch ended on the same thread between `record` and `launch`: then the record belongs to that one.
+    fn batch_between(&self, record: &CommRecord, launch: &HostCall) -> bool {
+        let ends = self.batches.get(&launch.thread).map(Vec::as_slice).unwrap_or_default();
+        let first = ends.partition_point(|end| *end <= record.end_ns);
+        ends.get(first).is_some_and(|end| *end < launch.start_ns)
+    }
 }
 
 /// What a kernel's name alone tells: the operation, and that only where the name is not the generic one.
@@ -156,21 +176,6 @@ fn from_name(name: &str) -> CommFacts {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_of_communication_libraries_are_known_in_any_case() {
-        for name in [
-            "ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
-            "ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)",
-            "void rcclGenericKernel<1, false>(ncclDevComm*)",
-            "mscclKernel_Sum_half_Simple",
-        ] {
-            assert!(is_communication(name), "{name}");
-        }
-        for name in ["nvjet_sm90_tst_256x128", "void at::native::reduce_kernel<128, 4>", "nc"] {
-            assert!(!is_communication(name), "{name}");
-        }
-    }
 
     #[test]
     fn a_name_tells_the_operation_and_nothing_else() {

@@ -10,8 +10,9 @@
 //!
 //! Where the profiler recorded the waits themselves, those are taken instead.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
+use super::nesting::Nesting;
 use crate::Notes;
 use crate::capture::{CallKind, CommOp, HostCall, Timeline};
 
@@ -88,17 +89,53 @@ pub(crate) fn dependencies(timeline: &Timeline, issues: &[Issue], notes: &mut No
     let from = timeline.calls.partition_point(|call| call.start_ns < first.asked_ns);
     let to = timeline.calls.partition_point(|call| call.start_ns <= last.asked_ns);
     let calls = &timeline.calls[from..to];
-    let host_waits = host_waits(timeline, issues, calls);
-    let recorded = recorded_edges(timeline, issues);
+    let streams = Streams::new(issues);
+    let host_waits = host_waits(timeline, issues, &streams, calls);
+    let recorded = recorded_edges(timeline, issues, &streams);
     if !recorded.is_empty() {
         return Dependencies { edges: recorded, host_waits, recorded: true };
     }
-    let inference = Inference { timeline, issues, calls };
-    Dependencies { edges: inference.edges(notes), host_waits, recorded: false }
+    let edges = Inference::new(timeline, issues, streams, calls).edges(notes);
+    Dependencies { edges, host_waits, recorded: false }
+}
+
+/// The launches of each stream in host order, as indices into the issues.
+struct Streams(BTreeMap<i64, Vec<usize>>);
+
+impl Streams {
+    fn new(issues: &[Issue]) -> Self {
+        let mut streams: BTreeMap<i64, Vec<usize>> = BTreeMap::new();
+        for (index, issue) in issues.iter().enumerate() {
+            streams.entry(issue.stream).or_default().push(index);
+        }
+        Self(streams)
+    }
+
+    /// The last launch on `stream` among the first `before` issues.
+    fn last(&self, stream: i64, before: usize) -> Option<usize> {
+        let mine = self.0.get(&stream)?;
+        mine.partition_point(|index| *index < before).checked_sub(1).map(|place| mine[place])
+    }
+
+    /// The first launch on `stream` from issue `from` on.
+    fn first(&self, stream: i64, from: usize) -> Option<usize> {
+        let mine = self.0.get(&stream)?;
+        mine.get(mine.partition_point(|index| *index < from)).copied()
+    }
+}
+
+/// How many issues were asked for before `ns`.
+fn asked_before(issues: &[Issue], ns: i64) -> usize {
+    issues.partition_point(|issue| issue.asked_ns < ns)
+}
+
+/// How many issues were asked for up to `ns`.
+fn asked_until(issues: &[Issue], ns: i64) -> usize {
+    issues.partition_point(|issue| issue.asked_ns <= ns)
 }
 
 /// Edges from waits that the profiler recorded.
-fn recorded_edges(timeline: &Timeline, issues: &[Issue]) -> HashSet<(usize, usize)> {
+fn recorded_edges(timeline: &Timeline, issues: &[Issue], streams: &Streams) -> HashSet<(usize, usize)> {
     let times: HashMap<u64, i64> =
         timeline.calls.iter().filter_map(|call| call.correlation.map(|c| (c, call.start_ns))).collect();
     let mut edges = HashSet::new();
@@ -108,43 +145,82 @@ fn recorded_edges(timeline: &Timeline, issues: &[Issue]) -> HashSet<(usize, usiz
         else {
             continue;
         };
-        let cause = issues.iter().rev().find(|i| i.stream == on_stream && i.asked_ns < *recorded);
-        let effect = issues.iter().find(|i| i.stream == wait.stream && i.asked_ns > *waited);
+        let cause = streams.last(on_stream, asked_before(issues, *recorded));
+        let effect = streams.first(wait.stream, asked_until(issues, *waited));
         if let (Some(cause), Some(effect)) = (cause, effect)
-            && cause.stream != effect.stream
+            && on_stream != wait.stream
         {
-            edges.insert((cause.activity, effect.activity));
+            edges.insert((issues[cause].activity, issues[effect].activity));
         }
     }
     edges
 }
 
 /// Where the host waited with work still to launch: for the last-ending activity that had ended when it went on.
-fn host_waits(timeline: &Timeline, issues: &[Issue], calls: &[HostCall]) -> Vec<HostWait> {
+fn host_waits(timeline: &Timeline, issues: &[Issue], streams: &Streams, calls: &[HostCall]) -> Vec<HostWait> {
+    let end_ns = |index: usize| timeline.activities[issues[index].activity].end_ns();
     let mut waits = Vec::new();
     for call in calls.iter().filter(|call| call.kind == CallKind::Synchronize) {
-        let before = issues.partition_point(|issue| issue.asked_ns < call.start_ns);
-        let ended = issues[..before]
-            .iter()
-            .map(|issue| issue.activity)
-            .filter(|activity| timeline.activities[*activity].end_ns() <= call.end_ns)
-            .max_by_key(|activity| timeline.activities[*activity].end_ns());
-        if let (Some(activity), true) = (ended, before < issues.len()) {
-            waits.push(HostWait { activity, start_ns: call.start_ns, end_ns: call.end_ns });
+        let before = asked_before(issues, call.start_ns);
+        if before == issues.len() {
+            continue;
+        }
+        // A stream's activities end in its order, so the last that had ended is near the last that was launched.
+        let ended = streams.0.values().filter_map(|mine| {
+            let launched = &mine[..mine.partition_point(|index| *index < before)];
+            launched.iter().rev().copied().find(|index| end_ns(*index) <= call.end_ns)
+        });
+        if let Some(last) = ended.max_by_key(|index| end_ns(*index)) {
+            waits.push(HostWait { activity: issues[last].activity, start_ns: call.start_ns, end_ns: call.end_ns });
         }
     }
     waits
 }
 
+/// Infers edges, wait by wait in host order.
 struct Inference<'a> {
     timeline: &'a Timeline,
     issues: &'a [Issue],
+    streams: Streams,
     calls: &'a [HostCall],
+    annotations: Nesting,
+    records: Nesting,
+    /// Per thread, its event records as indices into the calls.
+    event_records: HashMap<i64, Vec<usize>>,
+    /// Per operation, the communications that nobody has waited for yet, oldest first, as indices into the issues.
+    kept: HashMap<&'static str, VecDeque<usize>>,
+    edges: HashSet<(usize, usize)>,
+    /// Issues that somebody waits for.
+    waited: HashSet<usize>,
 }
 
-impl Inference<'_> {
-    fn edges(&self, notes: &mut Notes) -> HashSet<(usize, usize)> {
-        let mut edges = HashSet::new();
+impl<'a> Inference<'a> {
+    fn new(timeline: &'a Timeline, issues: &'a [Issue], streams: Streams, calls: &'a [HostCall]) -> Self {
+        let mut event_records: HashMap<i64, Vec<usize>> = HashMap::new();
+        for (index, call) in calls.iter().enumerate().filter(|(_, call)| call.kind == CallKind::EventRecord) {
+            event_records.entry(call.thread).or_default().push(index);
+        }
+        let mut kept: HashMap<&'static str, VecDeque<usize>> = HashMap::new();
+        for (index, issue) in issues.iter().enumerate() {
+            if let Some(operation) = issue.communicates {
+                kept.entry(operation).or_default().push_back(index);
+            }
+        }
+        Self {
+            timeline,
+            issues,
+            streams,
+            calls,
+            annotations: Nesting::of_annotations(&timeline.annotations),
+            records: Nesting::of_records(&timeline.records),
+            event_records,
+            kept,
+            edges: HashSet::new(),
+            waited: HashSet::new(),
+        }
+    }
+
+    fn edges(mut self, notes: &mut Notes) -> HashSet<(usize, usize)> {
         for (index, call) in self.calls.iter().enumerate() {
             if call.kind != CallKind::StreamWait {
                 continue;
@@ -155,66 +231,61 @@ impl Inference<'_> {
                     // After the launch: the calling stream waits for the communication it just issued, on itself.
                     None => continue,
                 },
-                None => self.cause_and_effect(index, &edges),
+                None => self.cause_and_effect(index),
             };
             match edge {
-                Some((cause, effect)) => {
-                    edges.insert((cause.activity, effect.activity));
-                }
+                Some((cause, effect)) => self.insert(cause, effect),
                 None => notes.add("stream waits whose cause is outside the step or not found", || {
                     format!("at {} ns on thread {}", call.start_ns, call.thread)
                 }),
             }
         }
-        self.join_leftovers(&mut edges);
-        edges
+        self.join_leftovers();
+        self.edges
+    }
+
+    fn insert(&mut self, cause: usize, effect: usize) {
+        self.edges.insert((self.issues[cause].activity, self.issues[effect].activity));
+        self.waited.insert(cause);
     }
 
     /// End of the communication record or `nccl:` annotation that `call` lies in; `i64::MAX` for a send or receive,
     /// which are launched later, as a batch.
     fn record_around(&self, call: &HostCall) -> Option<i64> {
-        let around = |start: i64, end: i64| start <= call.start_ns && call.start_ns <= end;
-        let before = self.timeline.records.partition_point(|r| r.start_ns <= call.start_ns);
-        let record = self.timeline.records[before.saturating_sub(8)..before]
-            .iter()
-            .rev()
-            .find(|r| r.thread == call.thread && around(r.start_ns, r.end_ns));
-        if let Some(record) = record {
+        if let Some(index) = self.records.around(call.thread, call.start_ns).next() {
+            let record = &self.timeline.records[index];
             return match record.facts.op {
                 CommOp::Wait => None,
                 CommOp::Send { .. } | CommOp::Recv { .. } => Some(i64::MAX),
                 CommOp::Collective(_) | CommOp::Other => Some(record.end_ns),
             };
         }
-        let before = self.timeline.annotations.partition_point(|a| a.start_ns <= call.start_ns);
-        self.timeline.annotations[before.saturating_sub(8)..before]
-            .iter()
-            .rev()
-            .find(|a| a.thread == call.thread && a.name.starts_with("nccl:") && around(a.start_ns, a.end_ns))
-            .map(|a| a.end_ns)
+        let around = self.annotations.around(call.thread, call.start_ns);
+        let mut annotations = around.map(|index| &self.timeline.annotations[index]);
+        annotations.find(|a| a.name.starts_with("nccl:")).map(|a| a.end_ns)
     }
 
     /// The communication that a wait inside its record belongs to.
-    fn launch_of_record(&self, call: &HostCall, record_end: i64) -> Option<&Issue> {
-        let after = self.issues.partition_point(|issue| issue.asked_ns <= call.start_ns);
-        let mine = |issue: &&Issue| issue.communicates.is_some() && issue.thread == call.thread;
-        let next = self.issues[after..].iter().find(mine)?;
-        (next.asked_ns <= record_end).then_some(next)
+    fn launch_of_record(&self, call: &HostCall, record_end: i64) -> Option<usize> {
+        let after = asked_until(self.issues, call.start_ns);
+        let mine = |issue: &Issue| issue.communicates.is_some() && issue.thread == call.thread;
+        let next = self.issues[after..].iter().position(mine)? + after;
+        (self.issues[next].asked_ns <= record_end).then_some(next)
     }
 
     /// A communication waits for the stream that its caller was working on.
-    fn cause_of_communication(&self, index: usize, effect: &Issue) -> Option<&Issue> {
+    fn cause_of_communication(&self, index: usize, effect: usize) -> Option<usize> {
         let record = self.records_before(index).next()?;
-        let before = &self.issues[..self.issues.partition_point(|issue| issue.asked_ns < record.start_ns)];
-        let elsewhere = |issue: &&Issue| issue.stream != effect.stream;
-        let mine = before.iter().rev().filter(elsewhere).find(|issue| issue.thread == record.thread);
-        let stream = mine.or_else(|| before.iter().rev().find(elsewhere))?.stream;
-        let cause = before.iter().rev().find(|issue| issue.stream == stream)?;
+        let before = asked_before(self.issues, record.start_ns);
+        let lane = self.issues[effect].stream;
+        let elsewhere = || self.issues[..before].iter().rev().filter(|issue| issue.stream != lane);
+        let mine = elsewhere().find(|issue| issue.thread == record.thread);
+        let cause = self.streams.last(mine.or_else(|| elsewhere().next())?.stream, before)?;
         self.agrees(cause, effect).then_some(cause)
     }
 
-    /// The event of any other wait, and the launch that it holds back. `edges` are those found for earlier waits.
-    fn cause_and_effect(&self, index: usize, edges: &HashSet<(usize, usize)>) -> Option<(&Issue, &Issue)> {
+    /// The event of any other wait, and the launch that it holds back.
+    fn cause_and_effect(&mut self, index: usize) -> Option<(usize, usize)> {
         /// How many events to go back when the times contradict the latest.
         const TRIES: usize = 8;
         /// A wait that follows a record this closely is for the event just recorded.
@@ -224,14 +295,14 @@ impl Inference<'_> {
         if let Some(operation) = self.operation_around(call)
             && !self.records_before(index).next().is_some_and(at_once)
         {
-            return self.kept_event(call, operation, edges);
+            return self.kept_event(call, operation);
         }
-        let after = self.issues.partition_point(|issue| issue.asked_ns <= call.start_ns);
+        let after = asked_until(self.issues, call.start_ns);
         for record in self.records_before(index).take(TRIES) {
-            let before = &self.issues[..self.issues.partition_point(|issue| issue.asked_ns < record.start_ns)];
-            let Some(working) = before.iter().rev().find(|issue| issue.thread == record.thread) else { continue };
-            let Some(cause) = before.iter().rev().find(|issue| issue.stream == working.stream) else { continue };
-            let Some(effect) = self.issues[after..].iter().find(|issue| issue.stream != cause.stream) else { continue };
+            let before = asked_before(self.issues, record.start_ns);
+            let working = self.issues[..before].iter().rev().find(|issue| issue.thread == record.thread);
+            let Some(cause) = working.and_then(|working| self.streams.last(working.stream, before)) else { continue };
+            let Some(effect) = self.next_elsewhere(cause, after) else { continue };
             if self.agrees(cause, effect) {
                 return Some((cause, effect));
             }
@@ -239,67 +310,67 @@ impl Inference<'_> {
         None
     }
 
+    /// The first launch from issue `from` on that is on another stream than `cause`.
+    fn next_elsewhere(&self, cause: usize, from: usize) -> Option<usize> {
+        let stream = self.issues[cause].stream;
+        self.issues[from..].iter().position(|issue| issue.stream != stream).map(|place| place + from)
+    }
+
     /// The operation that the innermost annotation around `call` names, `nccl:` ranges apart.
     fn operation_around(&self, call: &HostCall) -> Option<&'static str> {
-        let annotations = &self.timeline.annotations;
-        let before = annotations.partition_point(|a| a.start_ns <= call.start_ns);
-        let around = annotations[before.saturating_sub(16)..before]
-            .iter()
-            .rev()
-            .find(|a| a.thread == call.thread && a.end_ns >= call.start_ns && !a.name.starts_with("nccl:"))?;
+        let around = self.annotations.around(call.thread, call.start_ns);
+        let mut names = around.map(|index| &self.timeline.annotations[index].name);
+        let name = names.find(|name| !name.starts_with("nccl:"))?;
         // `post_backward_reduce` speaks of a reduce-scatter, so the longer names come first.
-        let names = [("all_gather", "all_gather"), ("all_to_all", "all_to_all"), ("reduce", "reduce_scatter")];
-        names.iter().find(|(word, _)| around.name.contains(word)).map(|(_, operation)| *operation)
+        let words = [("all_gather", "all_gather"), ("all_to_all", "all_to_all"), ("reduce", "reduce_scatter")];
+        words.iter().find(|(word, _)| name.contains(word)).map(|(_, operation)| *operation)
     }
 
     /// The oldest communication of this operation that nobody has waited for yet, and what waits for it now.
-    fn kept_event(
-        &self,
-        call: &HostCall,
-        operation: &str,
-        edges: &HashSet<(usize, usize)>,
-    ) -> Option<(&Issue, &Issue)> {
-        let now = self.issues.partition_point(|issue| issue.asked_ns <= call.start_ns);
-        let waited: HashSet<usize> = edges.iter().map(|(cause, _)| *cause).collect();
-        let cause = self.issues[..now]
-            .iter()
-            .find(|issue| issue.communicates == Some(operation) && !waited.contains(&issue.activity))?;
-        let effect = self.issues[now..].iter().find(|issue| issue.stream != cause.stream)?;
+    fn kept_event(&mut self, call: &HostCall, operation: &str) -> Option<(usize, usize)> {
+        let now = asked_until(self.issues, call.start_ns);
+        let kept = self.kept.get_mut(operation)?;
+        while kept.front().is_some_and(|oldest| self.waited.contains(oldest)) {
+            kept.pop_front();
+        }
+        let cause = kept.front().copied().filter(|oldest| *oldest < now)?;
+        let effect = self.next_elsewhere(cause, now)?;
         self.agrees(cause, effect).then_some((cause, effect))
     }
 
     /// Event records of the same thread before call `index`, latest first.
-    fn records_before(&self, index: usize) -> impl Iterator<Item = &HostCall> {
-        let thread = self.calls[index].thread;
-        self.calls[..index].iter().rev().filter(move |call| call.kind == CallKind::EventRecord && call.thread == thread)
+    fn records_before(&self, index: usize) -> impl Iterator<Item = &'a HostCall> {
+        let calls = self.calls;
+        let mine = self.event_records.get(&calls[index].thread).map(Vec::as_slice).unwrap_or_default();
+        mine[..mine.partition_point(|record| *record < index)].iter().rev().map(move |record| &calls[*record])
     }
 
     /// Whether the times allow that `effect` waited for `cause`.
-    fn agrees(&self, cause: &Issue, effect: &Issue) -> bool {
-        self.timeline.activities[cause.activity].end_ns() <= self.timeline.activities[effect.activity].start_ns
+    fn agrees(&self, cause: usize, effect: usize) -> bool {
+        let activity = |index: usize| &self.timeline.activities[self.issues[index].activity];
+        activity(cause).end_ns() <= activity(effect).start_ns
     }
 
     /// Somebody must wait for every communication. If nobody does for the last of a lane, the first launch elsewhere
     /// that was told to wait for something since, and that the times allow, does.
-    fn join_leftovers(&self, edges: &mut HashSet<(usize, usize)>) {
-        let causes: HashSet<usize> = edges.iter().map(|(cause, _)| *cause).collect();
+    fn join_leftovers(&mut self) {
         let mut seen = HashSet::new();
-        for issue in self.issues.iter().rev().filter(|issue| issue.communicates.is_some()) {
-            if !seen.insert(issue.stream) || causes.contains(&issue.activity) {
+        let mut found = Vec::new();
+        for (index, issue) in self.issues.iter().enumerate().rev().filter(|(_, issue)| issue.communicates.is_some()) {
+            if !seen.insert(issue.stream) || self.waited.contains(&index) {
                 continue;
             }
-            let told = self.calls.iter().enumerate().find(|(_, call)| {
-                call.kind == CallKind::StreamWait
-                    && call.start_ns > issue.issued_ns
-                    && self.record_around(call).is_none()
-            });
-            let Some((_, told)) = told else { continue };
-            let after = self.issues.partition_point(|other| other.asked_ns <= told.start_ns);
-            let effect =
-                self.issues[after..].iter().find(|other| other.stream != issue.stream && self.agrees(issue, other));
-            if let Some(effect) = effect {
-                edges.insert((issue.activity, effect.activity));
-            }
+            let since = self.calls.partition_point(|call| call.start_ns <= issue.issued_ns);
+            let told = self.calls[since..]
+                .iter()
+                .find(|call| call.kind == CallKind::StreamWait && self.record_around(call).is_none());
+            let Some(told) = told else { continue };
+            let after = asked_until(self.issues, told.start_ns);
+            let mut later = (after..self.issues.len()).filter(|other| self.issues[*other].stream != issue.stream);
+            found.extend(later.find(|other| self.agrees(index, *other)).map(|effect| (index, effect)));
+        }
+        for (cause, effect) in found {
+            self.insert(cause, effect);
         }
     }
 }

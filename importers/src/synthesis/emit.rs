@@ -6,7 +6,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use maestro_pattern::{Block, Body, Item, Lane, Pattern, Reference, Role, Selector, Step, When, World};
+use maestro_pattern::{
+    Axis, AxisShape, Block, Body, Item, Lane, Pattern, Reference, Role, Selector, Step, When, World,
+};
 
 use super::axes::Axes;
 use super::blocks::{Blocks, Rank, SKEW, readable, rounded_factor};
@@ -63,35 +65,60 @@ pub(crate) fn schedule(pattern: &mut Pattern, parts: &Parts<'_>, notes: &mut Not
     }
     let Ok(world) = World::new(&pattern.axes, &[]) else { return };
     let single = classes.len() == 1;
-    for (n, (members, leaves)) in classes.into_iter().enumerate() {
-        let ranks: Vec<u32> = members.iter().map(|r| parts.ranks[*r].rank).collect();
-        let mut items = late_starts(parts, &members, &world, single);
+    let members = with_uncaptured(parts, &classes, world.size());
+    let listed = !single && members.iter().any(|ranks| role(&world, ranks).is_none());
+    if listed {
+        notes.add("steps whose ranks differ by no coordinate of one axis: roles list their ranks", || {
+            format!("{members:?}")
+        });
+        let shape = AxisShape::Teams(vec![(0..world.size()).collect()]);
+        let name = EVERYONE.to_owned();
+        pattern.axes.push(Axis { name, shape, settings: Default::default(), place: Default::default() });
+    }
+    for ((captured, leaves), ranks) in classes.into_iter().zip(members) {
+        let mut items = late_starts(parts, &captured, &world, single);
         items.extend(Writer::new(&pattern.blocks, parts).items(&fold(leaves)));
         if single {
             pattern.schedule = items;
             return;
         }
-        let (name, when) = role(&world, &ranks).unwrap_or_else(|| {
-            notes.add("roles that are no coordinate of one axis", || format!("ranks {ranks:?}"));
-            (format!("role_{n}"), When::default())
+        let (name, when) = role(&world, &ranks).filter(|_| !listed).unwrap_or_else(|| {
+            let name = format!("{EVERYONE}_{}", ranks.first().copied().unwrap_or_default());
+            (name, When(vec![(EVERYONE.to_owned(), Selector::These(ranks))]))
         });
         pattern.roles.push(Role { name, when, schedule: items, place: Default::default() });
     }
 }
 
+/// The axis that tells single ranks apart where no other does.
+const EVERYONE: &str = "rank";
+
+/// The ranks of each class. Ranks that were not captured do as the largest class does, which the pattern states.
+fn with_uncaptured(parts: &Parts<'_>, classes: &[(Vec<usize>, Leaves)], world: u32) -> Vec<Vec<u32>> {
+    let mut all: Vec<Vec<u32>> =
+        classes.iter().map(|(members, _)| members.iter().map(|r| parts.ranks[*r].rank).collect()).collect();
+    let captured: HashSet<u32> = all.iter().flatten().copied().collect();
+    if let Some(largest) = all.iter_mut().rev().max_by_key(|ranks| ranks.len()) {
+        largest.extend((0..world).filter(|rank| !captured.contains(rank)));
+        largest.sort_unstable();
+    }
+    all
+}
+
 fn leaves(parts: &Parts<'_>, r: usize, rank: &Rank<'_>) -> Leaves {
     let block_of = &parts.blocks.block_of[r];
+    let places = places(block_of);
     let events = &rank.events.events;
     let mut waits = rank.events.host_waits.iter().peekable();
     let mut leaves = Vec::new();
     let mut now = events.first().map_or(0, |event| event.issued_ns);
     for (e, event) in events.iter().enumerate() {
         while let Some((wait, cause, _)) = waits.next_if(|(_, _, before)| *before <= e) {
-            leaves.push((Leaf::Wait(back(block_of, *cause, e)), (wait.start_ns - now).max(0) as f64));
+            leaves.push((Leaf::Wait(back(&places, block_of[*cause], *cause, e)), (wait.start_ns - now).max(0) as f64));
             now = now.max(wait.end_ns);
         }
         let axis = rank.communication(event).map(|(resolved, _)| parts.axes.axis_of[resolved.communicator]);
-        let after = event.after.iter().map(|cause| back(block_of, *cause, e)).collect();
+        let after = event.after.iter().map(|cause| back(&places, block_of[*cause], *cause, e)).collect();
         let lane = parts.lane_of[r].get(&event.stream).copied().unwrap_or_default();
         let leaf = Leaf::Run { block: block_of[e], axis, lane, after };
         leaves.push((leaf, (event.issued_ns - now).max(0) as f64));
@@ -105,10 +132,19 @@ pub(crate) fn host_times(parts: &Parts<'_>, r: usize) -> Vec<f64> {
     leaves(parts, r, &parts.ranks[r]).into_iter().map(|(_, host_ns)| host_ns).collect()
 }
 
-/// Event `cause` as seen when `issued` events have been issued.
-fn back(block_of: &[usize], cause: usize, issued: usize) -> Back {
-    let block = block_of[cause];
-    let since = block_of[cause + 1..issued].iter().filter(|other| **other == block).count();
+/// Where each block is issued.
+fn places(block_of: &[usize]) -> HashMap<usize, Vec<usize>> {
+    let mut places: HashMap<usize, Vec<usize>> = HashMap::new();
+    for (event, block) in block_of.iter().enumerate() {
+        places.entry(*block).or_default().push(event);
+    }
+    places
+}
+
+/// Event `cause` of `block` as seen when `issued` events have been issued.
+fn back(places: &HashMap<usize, Vec<usize>>, block: usize, cause: usize, issued: usize) -> Back {
+    let mine = places.get(&block).map(Vec::as_slice).unwrap_or_default();
+    let since = mine.partition_point(|event| *event < issued) - mine.partition_point(|event| *event <= cause);
     (block, since as u32)
 }
 
@@ -134,8 +170,8 @@ fn meet(common: &mut Leaves, other: &Leaves) {
     }
 }
 
-/// Host time at the start of the ranks that began the step later than the first. Less than a thousandth of the step is
-/// left out.
+/// Host time at the start of the ranks that began the step later than the first: the latest ones. Less than a thousandth
+/// of the step is left out.
 fn late_starts(parts: &Parts<'_>, members: &[usize], world: &World, single: bool) -> Vec<Item> {
     let span = |r: &usize| {
         let events = &parts.ranks[*r].events.events;
@@ -149,9 +185,14 @@ fn late_starts(parts: &Parts<'_>, members: &[usize], world: &World, single: bool
         let mean = members.iter().map(|r| parts.late_ns[*r]).sum::<i64>() / members.len() as i64;
         return vec![Item::new(Step::Host(readable(mean as f64)))];
     }
-    members
-        .iter()
-        .filter(late)
+    /// More lines than this say less than they cost.
+    const MOST: usize = 8;
+    let mut latest: Vec<&usize> = members.iter().filter(late).collect();
+    latest.sort_by_key(|r| std::cmp::Reverse(parts.late_ns[**r]));
+    latest.truncate(MOST);
+    latest.sort();
+    latest
+        .into_iter()
         .map(|r| {
             let mut item = Item::new(Step::Host(readable(parts.late_ns[*r] as f64)));
             item.when = coordinates(world, parts.ranks[*r].rank);
@@ -193,6 +234,9 @@ fn role(world: &World, ranks: &[u32]) -> Option<(String, When)> {
     None
 }
 
+/// Host time below this waits for more to make an item.
+const LEAST_NS: f64 = 1_000.0;
+
 /// Turns trees into items, and relative references into those of the pattern format, which count from the one of this
 /// iteration, issued or not.
 struct Writer<'a> {
@@ -219,8 +263,17 @@ impl<'a> Writer<'a> {
             match tree {
                 Tree::Leaf(timed) => self.leaf(timed, &mut items),
                 Tree::Loop { times, body } => {
-                    let body = Body::Inline(self.items(body));
-                    items.push(Item::new(Step::Repeat { times: *times as u64, body }));
+                    let before = std::mem::take(&mut self.rest_ns);
+                    let mut inner = self.items(body);
+                    // What is left at the end of an iteration is left as often as it goes round.
+                    let left = std::mem::take(&mut self.rest_ns) * *times as f64;
+                    if left >= LEAST_NS {
+                        inner.push(Item::new(Step::Host(readable(left / *times as f64))));
+                        self.rest_ns = before;
+                    } else {
+                        self.rest_ns = before + left;
+                    }
+                    items.push(Item::new(Step::Repeat { times: *times as u64, body: Body::Inline(inner) }));
                 }
             }
         }
@@ -229,8 +282,6 @@ impl<'a> Writer<'a> {
     }
 
     fn leaf(&mut self, timed: &Timed, items: &mut Vec<Item>) {
-        /// Host time below this waits for more.
-        const LEAST_NS: f64 = 1_000.0;
         let host = timed.host_ns / timed.places.len() as f64 + self.rest_ns;
         if host >= LEAST_NS {
             items.push(Item::new(Step::Host(readable((host / 100.0).round() * 100.0))));

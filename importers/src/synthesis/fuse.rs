@@ -8,7 +8,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::depend::{Dependencies, HostWait, Issue};
-use crate::capture::{Annotation, Timeline};
+use super::nesting::Nesting;
+use crate::capture::Timeline;
 
 /// One execution of a block.
 #[derive(Clone, Debug)]
@@ -46,6 +47,7 @@ pub(crate) fn fuse(timeline: &Timeline, issues: &[Issue], dependencies: &Depende
     let causes: HashSet<usize> = dependencies.edges.iter().map(|(cause, _)| *cause).collect();
     let effects: HashSet<usize> = dependencies.edges.iter().map(|(_, effect)| *effect).collect();
     let main = timeline.steps.first().map(|step| step.thread);
+    let nesting = Nesting::of_annotations(&timeline.annotations);
     let mut events: Vec<Event> = Vec::new();
     let mut open: HashMap<i64, usize> = HashMap::new();
     let mut event_of: HashMap<usize, usize> = HashMap::new();
@@ -59,7 +61,7 @@ pub(crate) fn fuse(timeline: &Timeline, issues: &[Issue], dependencies: &Depende
                 host_waits.push((*wait, *event, events.len()));
             }
         }
-        let phase = phase(timeline, issue, main);
+        let phase = phase(timeline, &nesting, issue, main);
         let joins = open.get(&issue.stream).copied().filter(|event| {
             issue.communicates.is_none() && !effects.contains(&issue.activity) && events[*event].phase == phase
         });
@@ -116,14 +118,12 @@ fn extend(event: &mut Event, timeline: &Timeline, issue: &Issue) {
 
 /// What part of the step a launch belongs to: the innermost annotation around it, without what numbers it, else
 /// `forward` on the thread that marks the steps and `backward` on any other (autograd's).
-fn phase(timeline: &Timeline, issue: &Issue, main: Option<i64>) -> Arc<str> {
-    let before = timeline.annotations.partition_point(|a| a.start_ns <= issue.asked_ns);
-    // Annotations nest only a few deep: the innermost is among the last that began before.
-    let around = timeline.annotations[before.saturating_sub(32)..before]
-        .iter()
-        .rev()
-        .find(|a: &&Annotation| a.thread == issue.thread && a.end_ns >= issue.asked_ns && !a.name.starts_with("nccl:"));
-    match around.map(|a| plain(&a.name)).filter(|name| !name.is_empty()) {
+fn phase(timeline: &Timeline, nesting: &Nesting, issue: &Issue, main: Option<i64>) -> Arc<str> {
+    let around = nesting
+        .around(issue.thread, issue.asked_ns)
+        .map(|index| &timeline.annotations[index].name)
+        .find(|name| !name.starts_with("nccl:"));
+    match around.map(|name| plain(name)).filter(|name| !name.is_empty()) {
         Some(name) => name.into(),
         None if main.is_none_or(|main| main == issue.thread) => "forward".into(),
         None => "backward".into(),

@@ -1,11 +1,12 @@
 //! Fourth pass: the same communication on different ranks, the clocks that this aligns, and waiting apart from
 //! transfer.
 //!
-//! Kernels match by (communicator, step, order); sends and receives by (sender, receiver, step, order). What matches
+//! Kernels match by (communicator, step, sequence number) where all ranks recorded one, by order elsewhere; sends and
+//! receives by (sender, receiver, step, order). What matches
 //! must agree in kind and size. Because the members of a communication end together, the median difference of their
 //! ends is the offset between their clocks, and the spread around it the error.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use maestro_pattern::{CollectiveKind, Direction};
@@ -29,6 +30,9 @@ pub(crate) struct Matches {
     pub timing: Vec<Vec<Option<Timing>>>,
 }
 
+/// The calls of a communicator in a step.
+type Calls = (CommId, Arc<str>);
+
 /// How a communication kernel spent its time, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Timing {
@@ -49,7 +53,7 @@ pub(crate) fn matches(
     let step_of = step_of(capture, steps);
     let (meetings, whole) = meet(capture, communicators, &step_of, resolved, notes);
     for (meeting, whole) in meetings.iter().zip(&whole) {
-        complete_splits(meeting, *whole, resolved);
+        complete_splits(capture, communicators, meeting, *whole, resolved);
     }
     let (offset_ns, clock_error_ns) = align(capture, resolved, &meetings);
     let mut timing: Vec<Vec<Option<Timing>>> = resolved.iter().map(|all| vec![None; all.len()]).collect();
@@ -95,19 +99,22 @@ fn meet(
     notes: &mut Notes,
 ) -> (Vec<Vec<At>>, Vec<bool>) {
     // Kernels that run together, each on another timeline. Ordered maps, so that the same capture gives the same result every time.
-    let mut collectives: BTreeMap<(CommId, Arc<str>, usize), Vec<At>> = BTreeMap::new();
+    let sequenced = sequenced(resolved, step_of);
+    let mut collectives: BTreeMap<(CommId, Arc<str>, u64), Vec<At>> = BTreeMap::new();
     let mut transfers: BTreeMap<(u32, u32, Arc<str>, usize), Vec<At>> = BTreeMap::new();
     let rank_of = |t: usize| capture.timelines[t].rank.unwrap_or(t as u32);
     for (t, all) in resolved.iter().enumerate() {
-        let mut next: HashMap<(CommId, Arc<str>), usize> = HashMap::new();
+        let mut next: HashMap<Calls, u64> = HashMap::new();
         let mut sent: HashMap<(u32, u32, Arc<str>), usize> = HashMap::new();
         for (i, kernel) in all.iter().enumerate() {
             let Some(step) = &step_of[t][kernel.activity] else { continue };
             match &kernel.operation {
                 Operation::Collective { .. } | Operation::Group(_) => {
-                    let n = next.entry((kernel.communicator, step.clone())).or_default();
-                    collectives.entry((kernel.communicator, step.clone(), *n)).or_default().push((t, i));
+                    let key = (kernel.communicator, step.clone());
+                    let n = next.entry(key.clone()).or_default();
+                    let number = kernel.seq.filter(|_| sequenced.contains(&key)).unwrap_or(*n);
                     *n += 1;
+                    collectives.entry((key.0, key.1, number)).or_default().push((t, i));
                 }
                 Operation::P2p(list) => {
                     for transfer in list {
@@ -149,6 +156,23 @@ fn meet(
         }
     }
     (meetings, whole)
+}
+
+/// The (communicator, step) pairs in which every kernel of every rank has a sequence number of its own.
+fn sequenced(resolved: &[Vec<Resolved>], step_of: &[Vec<Option<Arc<str>>>]) -> HashSet<Calls> {
+    let mut numbers: HashMap<Calls, HashSet<(usize, u64)>> = HashMap::new();
+    let mut without = HashSet::new();
+    for (t, all) in resolved.iter().enumerate() {
+        for kernel in all.iter().filter(|kernel| !matches!(kernel.operation, Operation::P2p(_))) {
+            let Some(step) = &step_of[t][kernel.activity] else { continue };
+            let key = (kernel.communicator, step.clone());
+            let fresh = kernel.seq.is_some_and(|seq| numbers.entry(key.clone()).or_default().insert((t, seq)));
+            if !fresh {
+                without.insert(key);
+            }
+        }
+    }
+    numbers.into_keys().filter(|key| !without.contains(key)).collect()
 }
 
 /// Kernels that share a transfer run together: joins pairs into sets, and tells whether every transfer of a set has
@@ -196,17 +220,30 @@ fn same_call(a: &Operation, b: &Operation) -> bool {
     }
 }
 
-/// Puts the rows of an uneven all-to-all together. With rows missing it stays even, which the importer then states.
-fn complete_splits(meeting: &[At], whole: bool, resolved: &mut [Vec<Resolved>]) {
-    let rows: Vec<Vec<u64>> = meeting
-        .iter()
-        .filter_map(|(t, i)| match &resolved[*t][*i].operation {
-            Operation::Collective { row, .. } if !row.is_empty() => Some(row.clone()),
-            _ => None,
-        })
-        .collect();
-    let even = rows.windows(2).all(|pair| pair[0] == pair[1])
-        && rows.first().is_some_and(|row| row.iter().all(|split| *split == row[0]));
+/// Puts the rows of an uneven all-to-all together, in team order. With rows missing it stays even, which the pattern
+/// then states as assumed.
+fn complete_splits(
+    capture: &Capture,
+    communicators: &Communicators,
+    meeting: &[At],
+    whole: bool,
+    resolved: &mut [Vec<Resolved>],
+) {
+    let mut rows: Vec<(usize, Vec<u64>)> = Vec::new();
+    for (t, i) in meeting {
+        let kernel = &resolved[*t][*i];
+        let rank = capture.timelines[*t].rank.unwrap_or(*t as u32);
+        let seat = communicators.all[kernel.communicator].ranks.iter().position(|other| *other == rank);
+        if let (Operation::Collective { row, .. }, Some(seat)) = (&kernel.operation, seat)
+            && !row.is_empty()
+        {
+            rows.push((seat, row.clone()));
+        }
+    }
+    rows.sort_by_key(|(seat, _)| *seat);
+    let rows: Vec<Vec<u64>> = rows.into_iter().map(|(_, row)| row).collect();
+    let first = rows.first().and_then(|row| row.first());
+    let even = rows.iter().flatten().all(|split| Some(split) == first);
     if !whole || rows.len() != meeting.len() || even || rows.iter().any(|row| row.len() != rows.len()) {
         return;
     }

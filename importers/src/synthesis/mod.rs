@@ -27,6 +27,7 @@ mod intervals;
 mod lanes;
 mod matching;
 mod motifs;
+mod nesting;
 mod resolve;
 mod steps;
 mod summary;
@@ -39,9 +40,10 @@ use maestro_pattern::{Assumption, Axis, AxisShape, Confidence, Measurement, Patt
 pub use folding::Folding;
 pub use summary::{CollectiveSummary, Conservation, StepSummary};
 
-use crate::capture::Capture;
-use crate::{Notes, Result};
+use crate::capture::{Capture, Timeline};
+use crate::{Error, Notes, Result};
 use blocks::Rank;
+use resolve::Operation;
 
 /// What to import of a capture.
 #[derive(Clone, Debug, Default)]
@@ -88,7 +90,8 @@ pub fn synthesise(capture: &Capture, options: &Options, notes: &mut Notes) -> Re
     let chosen = steps::choose(capture, &steps, options.step.as_deref())?;
 
     let classified: Vec<_> = timelines.iter().zip(&launches).map(|(t, l)| classify::classify(t, l, notes)).collect();
-    let (communicators, mut resolved) = resolve::resolve(capture, &classified);
+    let world = world(capture)?;
+    let (communicators, mut resolved) = resolve::resolve(capture, &classified, world, notes);
     let matches = matching::matches(capture, &steps, &communicators, &mut resolved, notes);
 
     let mut recorded = true;
@@ -104,7 +107,6 @@ pub fn synthesise(capture: &Capture, options: &Options, notes: &mut Notes) -> Re
         events.push(fuse::fuse(timeline, &issues, &dependencies));
     }
 
-    let world = world(capture);
     let axes = axes::axes(&communicators, &resolved, world);
     let ranks: Vec<Rank<'_>> = timelines
         .iter()
@@ -142,8 +144,7 @@ pub fn synthesise(capture: &Capture, options: &Options, notes: &mut Notes) -> Re
         }
     }
     let alone: Vec<HashMap<usize, bool>> = events.iter().map(alone).collect();
-    let conservation =
-        summary::conservation(timelines, &steps, &chosen, |t, index| alone[t].get(&index).copied().unwrap_or(false));
+    let conservation = summary::conservation(timelines, &steps, &chosen, |t, index| alone[t].get(&index).copied());
 
     let mut pattern = Pattern {
         name: options.name.clone().unwrap_or_else(|| name(capture)),
@@ -177,6 +178,7 @@ pub fn synthesise(capture: &Capture, options: &Options, notes: &mut Notes) -> Re
     let plan = Plan::new(&pattern, &[]).ok();
     let folding = plan.map(|plan| folding::error(&plan, &ranks, &blocks, |r| emit::host_times(&parts, r)));
     assume(&mut pattern, recorded, &collectives, &chosen, timelines.len() as u32, world);
+    assume_arguments(&mut pattern, &ranks);
     let teams = axes.axes.iter().zip(&axes.teams).map(|(axis, teams)| (axis.name.clone(), teams.clone())).collect();
     Ok(Import {
         measurements: measurements(&ranks, &blocks, &axes, &lanes, &lane_of, &matches.offset_ns, zero),
@@ -193,10 +195,16 @@ pub fn synthesise(capture: &Capture, options: &Options, notes: &mut Notes) -> Re
 }
 
 /// Number of ranks of the job.
-fn world(capture: &Capture) -> u32 {
-    let told = capture.timelines.iter().filter_map(|t| t.world_size).max().unwrap_or(0);
-    let seen = capture.timelines.iter().enumerate().map(|(t, timeline)| timeline.rank.unwrap_or(t as u32) + 1).max();
-    told.max(seen.unwrap_or(1))
+fn world(capture: &Capture) -> Result<u32> {
+    /// As many as a pattern may have.
+    const MOST: u64 = 1 << 20;
+    let told = capture.timelines.iter().filter_map(|t| t.world_size).max().map_or(0, u64::from);
+    let rank = |(t, timeline): (usize, &Timeline)| u64::from(timeline.rank.unwrap_or(t as u32)) + 1;
+    let seen = capture.timelines.iter().enumerate().map(rank).max().unwrap_or(1);
+    match told.max(seen) {
+        ranks @ ..=MOST => Ok(ranks as u32),
+        ranks => Err(Error::TooManyRanks { ranks, most: MOST }),
+    }
 }
 
 /// `fsdp_large_rank0.json.gz` -> `fsdp_large`.
@@ -245,10 +253,36 @@ fn assume(
     }
     let unknown: usize = chosen().filter(|row| row.size.is_none()).map(|row| row.count).sum();
     if unknown > 0 {
-        state(format!("{unknown} communication kernels have no known size"), Confidence::Low);
+        let what = "communication kernels have no known size; those of no known operation stand as all-reduces";
+        state(format!("{unknown} {what}"), Confidence::Low);
     }
     if captured < world {
         state(format!("{} of {world} ranks were not captured and do as the others", world - captured), Confidence::Low);
+    }
+}
+
+/// States what captures never tell of a call, where the pattern holds such calls.
+fn assume_arguments(pattern: &mut Pattern, ranks: &[Rank<'_>]) {
+    let events = ranks.iter().flat_map(|rank| rank.events.events.iter().map(move |event| (rank, event)));
+    let mut even = 0;
+    let (mut reduces, mut rooted) = (false, false);
+    for (rank, event) in events {
+        let Some((kernel, _)) = rank.communication(event) else { continue };
+        let Operation::Collective { collective, row } = &kernel.operation else { continue };
+        let uneven = row.iter().any(|split| Some(split) != row.first());
+        even += usize::from(uneven && collective.splits.is_empty());
+        reduces |= collective.kind.reduces() && !kernel.unknown;
+        rooted |= collective.kind.rooted();
+    }
+    let mut state = |what: String, confidence| pattern.assumed.push(Assumption { what, confidence });
+    if reduces {
+        state("reductions taken as sums".into(), Confidence::High);
+    }
+    if rooted {
+        state("roots taken as the first rank of the team".into(), Confidence::Low);
+    }
+    if even > 0 {
+        state(format!("splits of {even} uneven all-to-alls taken as even: not all ranks' are known"), Confidence::Low);
     }
 }
 

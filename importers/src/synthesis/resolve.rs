@@ -9,6 +9,7 @@ use std::sync::Arc;
 use maestro_pattern::{Collective, CollectiveKind, Direction, Dtype};
 
 use super::classify::{Communication, Trust};
+use crate::Notes;
 use crate::capture::{Capture, CommFacts, CommOp, Timeline};
 
 /// No buffer has more elements than this; a count beyond it is damage.
@@ -74,35 +75,46 @@ pub(crate) struct Resolved {
     pub activity: usize,
     pub communicator: CommId,
     pub operation: Operation,
+    /// Sequence number in its group, if recorded.
+    pub seq: Option<u64>,
     /// Whether anything about it was inferred rather than read from its own metadata or record.
     pub inferred: bool,
+    /// Whether it is not even known which operation it is. It then stands as an all-reduce of unknown size.
+    pub unknown: bool,
 }
 
-/// Resolves the communication of every timeline.
+/// Resolves the communication of every timeline of a world of `world` ranks.
 pub(crate) fn resolve(
     capture: &Capture,
     classified: &[HashMap<usize, Communication>],
+    world: u32,
+    notes: &mut Notes,
 ) -> (Communicators, Vec<Vec<Resolved>>) {
-    let communicators = Communicators::gather(capture, classified);
-    let resolved = capture
-        .timelines
-        .iter()
-        .zip(classified)
-        .enumerate()
-        .map(|(index, (timeline, all))| {
-            let mut resolved: Vec<Resolved> = all
-                .iter()
-                .map(|(activity, communication)| Resolved {
-                    activity: *activity,
-                    communicator: communicators.of(index, timeline, communication),
-                    operation: operation(communication),
-                    inferred: communication.trust >= Trust::Surroundings,
-                })
-                .collect();
-            resolved.sort_by_key(|r| r.activity);
-            resolved
-        })
-        .collect();
+    let communicators = Communicators::gather(capture, classified, world);
+    let mut resolved = Vec::new();
+    for (index, (timeline, all)) in capture.timelines.iter().zip(classified).enumerate() {
+        let mut activities: Vec<usize> = all.keys().copied().collect();
+        activities.sort_unstable();
+        let mine = activities.into_iter().map(|activity| {
+            let communication = &all[&activity];
+            let (ranks, name, known) = identity(timeline, communication, world);
+            if !known {
+                notes.add("communication kernels without a group, taken to be of all ranks", || {
+                    timeline.activities[activity].name.to_string()
+                });
+            }
+            let operation = operation(communication, &ranks, notes);
+            Resolved {
+                activity,
+                communicator: communicators.by_name.get(&(index, ranks, name)).copied().unwrap_or_default(),
+                seq: communication.facts.iter().find_map(|facts| facts.seq),
+                inferred: communication.trust >= Trust::Surroundings || !known,
+                unknown: operation.is_none(),
+                operation: operation.unwrap_or_else(Operation::unknown),
+            }
+        });
+        resolved.push(mine.collect());
+    }
     (communicators, resolved)
 }
 
@@ -113,14 +125,14 @@ impl Communicators {
         Self { all, by_name: HashMap::new() }
     }
 
-    fn gather(capture: &Capture, classified: &[HashMap<usize, Communication>]) -> Self {
+    fn gather(capture: &Capture, classified: &[HashMap<usize, Communication>], world: u32) -> Self {
         let mut this = Self::default();
         for (index, (timeline, all)) in capture.timelines.iter().zip(classified).enumerate() {
             // Sorted by group name, so that equal sets get the same index on every rank.
             let mut groups: BTreeSet<(Vec<u32>, Arc<str>)> = BTreeSet::new();
             let mut descs = HashMap::new();
             for communication in all.values() {
-                let (ranks, name) = identity(timeline, communication);
+                let (ranks, name, _) = identity(timeline, communication, world);
                 if let Some(desc) = communication.facts.iter().find_map(|f| f.group_desc.clone()) {
                     descs.insert((ranks.clone(), name.clone()), desc.to_string());
                 }
@@ -153,34 +165,56 @@ impl Communicators {
             }
         }
     }
-
-    fn of(&self, index: usize, timeline: &Timeline, communication: &Communication) -> CommId {
-        let (ranks, name) = identity(timeline, communication);
-        self.by_name.get(&(index, ranks, name)).copied().unwrap_or_default()
-    }
 }
 
-/// The rank set of a communication and the name that its rank gave it.
-fn identity(timeline: &Timeline, communication: &Communication) -> (Vec<u32>, Arc<str>) {
+/// The rank set of a communication, the name that its rank gave it, and whether the set was read: without one, it is
+/// taken to be the whole world.
+fn identity(timeline: &Timeline, communication: &Communication, world: u32) -> (Vec<u32>, Arc<str>, bool) {
     let name = communication.facts.iter().find_map(|f| f.group_name.clone()).unwrap_or_else(|| "".into());
-    let recorded = communication.facts.iter().find_map(|f| f.ranks.clone());
-    let world = || (0..timeline.world_size.unwrap_or(1)).collect::<Vec<u32>>();
-    let ranks = recorded.unwrap_or_else(|| match timeline.groups.iter().find(|g| *g.name == *name) {
-        Some(group) if !group.ranks.is_empty() => group.ranks.clone(),
-        _ => world(),
-    });
-    (ranks, name)
+    let everyone = || (0..world).collect::<Vec<u32>>();
+    if let Some(ranks) = communication.facts.iter().find_map(|f| f.ranks.clone()).filter(|ranks| !ranks.is_empty()) {
+        return (ranks, name, true);
+    }
+    match timeline.groups.iter().find(|group| *group.name == *name) {
+        Some(group) if group.ranks.is_empty() => (everyone(), name, true),
+        Some(group) => (group.ranks.clone(), name, true),
+        None => {
+            let size = communication.facts.iter().find_map(|f| f.group_size);
+            (everyone(), name, size == Some(world))
+        }
+    }
 }
 
-fn operation(communication: &Communication) -> Operation {
-    let p2p: Vec<GlobalTransfer> = communication.facts.iter().filter_map(transfer).collect();
-    if !p2p.is_empty() {
-        return Operation::P2p(p2p);
+impl Operation {
+    /// What stands for an operation that nothing names.
+    fn unknown() -> Self {
+        let collective = Collective { size: None, ..Collective::new(CollectiveKind::AllReduce, 0, Dtype::U8) };
+        Self::Collective { collective, row: Vec::new() }
     }
-    match communication.facts.as_slice() {
-        [one] => Operation::Collective { collective: collective(one), row: one.in_splits.clone() },
-        many => Operation::Group(many.iter().map(collective).collect()),
+}
+
+/// What a communication does; `None` if its facts do not tell. A batch of which only a part is understood is not
+/// understood.
+fn operation(communication: &Communication, members: &[u32], notes: &mut Notes) -> Option<Operation> {
+    let facts = &communication.facts;
+    let p2p = |facts: &CommFacts| matches!(facts.op, CommOp::Send { .. } | CommOp::Recv { .. });
+    if !facts.iter().any(p2p) {
+        let all: Vec<Collective> = facts.iter().map(collective).collect::<Option<_>>()?;
+        return Some(match (all.as_slice(), facts.as_slice()) {
+            ([one], [facts]) => Operation::Collective { collective: one.clone(), row: facts.in_splits.clone() },
+            _ => Operation::Group(all),
+        });
     }
+    let transfers: Vec<GlobalTransfer> =
+        facts.iter().filter_map(transfer).filter(|transfer| members.contains(&transfer.peer)).collect();
+    if transfers.len() == facts.len() {
+        return Some(Operation::P2p(transfers));
+    }
+    notes.add("batches with a send or receive whose peer is not known: left without sizes", || {
+        let names: Vec<&str> = facts.iter().map(|facts| &*facts.recorded_name).collect();
+        names.join(", ")
+    });
+    None
 }
 
 fn transfer(facts: &CommFacts) -> Option<GlobalTransfer> {
@@ -194,12 +228,11 @@ fn transfer(facts: &CommFacts) -> Option<GlobalTransfer> {
 }
 
 /// S of nccl-tests from element counts: all-gather's output, everyone else's input (of an uneven all-to-all the larger
-/// side; the full matrix corrects it once all ranks are known).
-fn collective(facts: &CommFacts) -> Collective {
+/// side; the full matrix corrects it once all ranks are known). `None` of what is no collective.
+fn collective(facts: &CommFacts) -> Option<Collective> {
     let kind = match facts.op {
         CommOp::Collective(kind) => kind,
-        // An operation that nothing names: kept as an all-reduce of unknown size, which no replay accepts.
-        CommOp::Send { .. } | CommOp::Recv { .. } | CommOp::Wait | CommOp::Other => CollectiveKind::AllReduce,
+        CommOp::Send { .. } | CommOp::Recv { .. } | CommOp::Wait | CommOp::Other => return None,
     };
     let elements = match kind {
         CollectiveKind::AllGather | CollectiveKind::Gather => facts.out_elements,
@@ -216,5 +249,5 @@ fn collective(facts: &CommFacts) -> Collective {
         (_, Some(dtype)) if (1..=MOST_ELEMENTS).contains(&elements) => Some(elements * dtype.bytes()),
         _ => None,
     };
-    collective
+    Some(collective)
 }

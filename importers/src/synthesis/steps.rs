@@ -48,8 +48,15 @@ pub(crate) fn assign(timeline: &Timeline, launches: &[Option<usize>]) -> Steps {
         let step = Step { name: WHOLE.into(), activities };
         return Steps { steps: vec![step], outside: Vec::new() };
     }
-    let mut steps: Vec<Step> =
-        timeline.steps.iter().map(|mark| Step { name: mark.name.clone(), activities: Vec::new() }).collect();
+    // Marks may share a name (a profiler that was started twice): the second is another step.
+    let mut taken: HashMap<&str, usize> = HashMap::new();
+    let mut steps: Vec<Step> = Vec::with_capacity(timeline.steps.len());
+    for mark in &timeline.steps {
+        let count = taken.entry(&mark.name).or_default();
+        *count += 1;
+        let name = if *count == 1 { mark.name.clone() } else { format!("{} ({count})", mark.name).into() };
+        steps.push(Step { name, activities: Vec::new() });
+    }
     let mut outside = Vec::new();
     for (index, activity) in timeline.activities.iter().enumerate() {
         let issued = match launches[index] {
@@ -85,15 +92,19 @@ pub(crate) fn choose(capture: &Capture, steps: &[Steps], wanted: Option<&str>) -
             known: common.iter().map(|step| step.name.to_string()).collect(),
         });
     }
+    // The marks of a timeline are in the order of its steps.
     let length = |name: &str| {
-        let marks = capture.timelines.iter().flat_map(|t| &t.steps).filter(|mark| &*mark.name == name);
-        marks.map(|mark| mark.end_ns - mark.start_ns).max().unwrap_or(0)
+        let mark = |(timeline, steps): (&Timeline, &Steps)| {
+            let place = steps.steps.iter().position(|step| &*step.name == name)?;
+            timeline.steps.get(place).map(|mark| mark.end_ns - mark.start_ns)
+        };
+        capture.timelines.iter().zip(steps).filter_map(mark).max().unwrap_or(0)
     };
     let mut lengths: Vec<i64> = common.iter().map(|step| length(&step.name)).collect();
     lengths.sort_unstable();
     let Some(median) = lengths.get(lengths.len() / 2).copied() else {
         return Err(Error::NoCommonStep { known: first.steps.iter().map(|step| step.name.to_string()).collect() });
     };
-    let typical = common.iter().rev().find(|step| (length(&step.name) - median).abs() * 10 <= median);
+    let typical = common.iter().rev().find(|step| (length(&step.name) - median).abs() <= median / 10);
     Ok(typical.or(common.last()).map_or_else(|| first.steps[0].name.clone(), |step| step.name.clone()))
 }

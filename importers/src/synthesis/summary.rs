@@ -38,7 +38,7 @@ pub struct CollectiveSummary {
     pub rank: u32,
     /// Name of the step.
     pub step: Arc<str>,
-    /// A collective's name, `group`, `send`, `recv` or `send_recv`.
+    /// A collective's name, `group`, `send`, `recv`, `send_recv`, or `unknown` where nothing tells the operation.
     pub op: String,
     /// Element type.
     pub dtype: Option<&'static str>,
@@ -109,7 +109,10 @@ pub(crate) fn collectives(
     for index in &step.activities {
         let Some(&i) = of.get(index) else { continue };
         let kernel = &resolved[i];
-        let (op, dtype, size) = described(&kernel.operation);
+        let (mut op, dtype, size) = described(&kernel.operation);
+        if kernel.unknown {
+            op = "unknown".to_owned();
+        }
         let row = all.entry((kernel.communicator, op.clone(), dtype, size)).or_insert_with(|| CollectiveSummary {
             rank,
             step: step.name.clone(),
@@ -156,14 +159,15 @@ fn described(operation: &Operation) -> (String, Option<&'static str>, Option<u64
 }
 
 /// Where the activities of the chosen step, and those of no step, went. `alone` tells whether an activity is a block
-/// of its own.
+/// of its own; `None`: it is in no block at all.
 pub(crate) fn conservation(
     timelines: &[Timeline],
     steps: &[Steps],
     chosen: &str,
-    alone: impl Fn(usize, usize) -> bool,
+    alone: impl Fn(usize, usize) -> Option<bool>,
 ) -> Vec<Conservation> {
     let kinds = ["kernel", "copy", "set"];
+    let mut lost = false;
     let mut rows: Vec<Conservation> = kinds.map(|kind| Conservation { kind, ..Conservation::default() }).into();
     for (t, (timeline, steps)) in timelines.iter().zip(steps).enumerate() {
         let mut count = |index: usize, slot: fn(&mut Conservation) -> &mut (usize, i64)| {
@@ -176,15 +180,21 @@ pub(crate) fn conservation(
         };
         for step in steps.steps.iter().filter(|step| &*step.name == chosen) {
             for &index in &step.activities {
-                count(index, if alone(t, index) { |row| &mut row.kept } else { |row| &mut row.fused });
+                match alone(t, index) {
+                    Some(true) => count(index, |row| &mut row.kept),
+                    Some(false) => count(index, |row| &mut row.fused),
+                    None => {
+                        count(index, |row| &mut row.dropped);
+                        lost = true;
+                    }
+                }
             }
         }
         for &index in &steps.outside {
             count(index, |row| &mut row.dropped);
         }
     }
-    for row in rows.iter_mut().filter(|row| row.dropped.0 > 0) {
-        row.why = Some("launched outside every step");
-    }
+    let why = if lost { "in no block: a defect of this import" } else { "launched outside every step" };
+    rows.iter_mut().filter(|row| row.dropped.0 > 0).for_each(|row| row.why = Some(why));
     rows
 }

@@ -90,14 +90,16 @@ fn longest(plan: &Plan) -> Duration {
     Duration::from_nanos(blocks.chain(hosts).max().unwrap_or(0))
 }
 
-/// The exchange that has waited longest. None while any lane computes: a long product is no hang.
+/// The exchange that has waited longest. None while any lane computes or moves bytes: a long product is no hang, and
+/// neither is a long exchange whose members have all arrived.
 fn hang(world: &World<'_>) -> Option<Error> {
     let doing: Vec<Doing> = lock(&world.watch.posts).iter().filter_map(|post| *lock(&post.0)).collect();
-    if doing.iter().any(|doing| doing.communicator.is_none()) {
+    let missing = |doing: &Doing| doing.communicator.map(|id| world.fabric.missing(id, doing.rank)).unwrap_or_default();
+    if doing.iter().any(|doing| missing(doing).is_empty()) {
         return None;
     }
     let stuck = doing.iter().min_by_key(|doing| doing.since)?;
-    let peers = world.fabric.missing(stuck.communicator?, stuck.rank);
+    let peers = missing(stuck);
     Some(Error::Hang {
         rank: stuck.rank,
         block: world.plan.blocks[stuck.block as usize].name.clone(),

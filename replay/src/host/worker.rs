@@ -77,7 +77,12 @@ pub(super) struct Worker<'w> {
     pub(super) nap: Arc<Monitor<()>>,
     /// Where the watchdog looks what the lane is doing.
     pub(super) post: Post,
+    /// When the last hold should have ended, and when it did.
+    pub(super) held: Option<(Instant, Instant)>,
 }
+
+/// A lane that goes on within this time had its next job waiting.
+const STRAIGHT_ON: Duration = Duration::from_micros(100);
 
 impl Worker<'_> {
     /// Works until the queue is closed.
@@ -88,26 +93,36 @@ impl Worker<'_> {
         while let Some(job) = self.queue.next()? {
             self.board.wait(&job.after)?;
             let start = Instant::now();
-            self.execute(&job.task, start)?;
+            let due = self.execute(&job.task, start)?;
             let end = Instant::now();
+            self.held = due.map(|due| (due, end));
             self.board.end(job.index, start, end);
         }
         Ok(())
     }
 
-    fn execute(&mut self, task: &Task, start: Instant) -> Result<()> {
+    /// When a hold that begins now counts as begun: a sleeper wakes late, and a lane that goes straight on would add
+    /// that up hold by hold, so it goes on from when the last one should have ended.
+    fn hold_start(&self, start: Instant) -> Instant {
+        let straight = |(_, ended): &(Instant, Instant)| start.saturating_duration_since(*ended) <= STRAIGHT_ON;
+        self.held.filter(straight).map_or(start, |(due, _)| due)
+    }
+
+    /// Executes a task; of a hold, gives when it should have ended.
+    fn execute(&mut self, task: &Task, start: Instant) -> Result<Option<Instant>> {
         let (block, communicator) = match task {
             Task::Exchange(exchange) => (exchange.block, Some(exchange.communicator)),
             Task::Hold(block, _) | Task::Work(block, _) => (*block, None),
         };
         self.post.begin(Doing { rank: self.rank, lane: self.lane, block, communicator, since: start });
+        let mut due = None;
         match task {
             Task::Exchange(exchange) => self.world.fabric.exchange(exchange)?,
             // One sleep to an absolute deadline: the lane is busy and the cores are free for the lanes that move bytes.
-            Task::Hold(_, time) => self.nap.sleep_until(start + *time)?,
+            Task::Hold(_, time) => self.nap.sleep_until(*due.insert(self.hold_start(start) + *time))?,
             Task::Work(_, kernels) => self.bench.run(kernels, &self.world.end, &self.nap)?,
         }
         self.post.end(&self.world.watch);
-        Ok(())
+        Ok(due)
     }
 }

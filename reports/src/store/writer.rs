@@ -25,6 +25,15 @@ struct Document<'a> {
 }
 
 impl RunWriter {
+    /// Whether a run can be written to `folder`, asked before one is made that would be lost.
+    ///
+    /// # Errors
+    /// As [`RunWriter::create`], which does what this only looks at.
+    pub fn check(folder: &Path) -> Result<()> {
+        fs::create_dir_all(folder).map_err(Error::io(folder, "make the folder"))?;
+        runs_only(folder).map(|_| ())
+    }
+
     /// Starts a run in `folder`, which is made if it is not there; a run that is in it is replaced.
     ///
     /// # Errors
@@ -58,16 +67,25 @@ impl RunWriter {
     }
 }
 
-/// Removes the parts of an older run; refuses a folder that holds other things and no run.
-fn clear(folder: &Path) -> Result<()> {
+/// What is in a folder; refuses one that holds other things and no run. A run that was killed while it was written may
+/// have left nothing but unfinished files.
+fn runs_only(folder: &Path) -> Result<Vec<fs::DirEntry>> {
     let entries = fs::read_dir(folder)
         .and_then(|entries| entries.collect::<std::io::Result<Vec<_>>>())
         .map_err(Error::io(folder, "list the folder"))?;
-    let is_run = folder.join(RUN_JSON).is_file();
-    if !entries.is_empty() && !is_run {
+    let ours = |entry: &fs::DirEntry| {
+        let name = entry.file_name();
+        name.to_str().is_some_and(|name| name == RUN_JSON || name.ends_with(UNFINISHED))
+    };
+    if !entries.is_empty() && !entries.iter().any(ours) {
         return Err(Error::FolderInUse { path: folder.to_owned() });
     }
-    for entry in entries {
+    Ok(entries)
+}
+
+/// Removes the parts of an older run.
+fn clear(folder: &Path) -> Result<()> {
+    for entry in runs_only(folder)? {
         if entry.file_name().to_str().is_some_and(is_part) {
             fs::remove_file(entry.path()).map_err(Error::io(&entry.path(), "remove the part of an older run"))?;
         }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use maestro_pattern::{State, World};
 use polars::prelude::*;
 
-use crate::{Columns, Nullable, Role, Run};
+use crate::{Columns, Nullable, Run};
 
 /// One row an execution:
 ///
@@ -24,6 +24,7 @@ pub(super) fn executions(run: &Run) -> PolarsResult<DataFrame> {
     let columns = run.measurements();
     let overlapped = columns.state.iter().map(|state| *state == State::Overlapped);
     let latency_ns = (0..columns.len()).map(|row| columns.latency_ns(row));
+    let compared_ns = (0..columns.len()).map(|row| run.compared_ns(row));
     DataFrame::new(
         columns.len(),
         vec![
@@ -36,7 +37,7 @@ pub(super) fn executions(run: &Run) -> PolarsResult<DataFrame> {
             nullable("wait_ns", &columns.wait_ns),
             nullable("transfer_ns", &columns.transfer_ns),
             nullable("size_bytes", &columns.size_bytes),
-            UInt64Chunked::from_iter_options("compared_ns".into(), compared_ns(run)).into_column(),
+            UInt64Chunked::from_iter_options("compared_ns".into(), compared_ns).into_column(),
             Float64Chunked::from_iter_options("bus_bytes".into(), bus_bytes(run)).into_column(),
             nullable("exposed_ns", &run.exposure().exposed_ns),
         ],
@@ -65,16 +66,6 @@ fn steps(columns: &Columns) -> Vec<u32> {
             *known.entry(pair).or_insert(next)
         })
         .collect()
-}
-
-/// Waiting for a late rank is not contention, so communication is compared by its transfer alone.
-fn compared_ns(run: &Run) -> impl Iterator<Item = Option<u64>> {
-    let columns = run.measurements();
-    let roles: Vec<Role> = run.pattern.blocks.iter().map(|block| Role::of(&block.work)).collect();
-    (0..columns.len()).map(move |row| match roles[columns.block[row] as usize] {
-        Role::Communication => columns.transfer_ns.get(row),
-        Role::Compute | Role::Neither => Some(columns.latency_ns(row)),
-    })
 }
 
 /// Teams of one axis may differ in size, so the factor is the execution's, not the block's.

@@ -156,9 +156,19 @@ fn a_new_run_replaces_an_old_one_whole() {
 }
 
 #[test]
+fn what_a_killed_run_left_is_replaced() {
+    let folder = TempDir::new().unwrap();
+    fs::write(folder.path().join("run.json.tmp"), "{").unwrap();
+    RunWriter::check(folder.path()).unwrap();
+    RunWriter::create(folder.path(), &info("a", 1, 1), PATTERN).unwrap().write_part(0, &[]).unwrap();
+    assert_eq!(Run::open(folder.path()).unwrap().info.id, "a");
+}
+
+#[test]
 fn a_folder_with_other_things_is_not_overwritten() {
     let folder = TempDir::new().unwrap();
     fs::write(folder.path().join("pattern.yaml"), "mine").unwrap();
+    assert!(matches!(RunWriter::check(folder.path()), Err(Error::FolderInUse { .. })));
     let error = RunWriter::create(folder.path(), &info("a", 1, 1), PATTERN).unwrap_err();
     assert!(matches!(error, Error::FolderInUse { .. }) && error.to_string().contains("choose a new folder"), "{error}");
     assert_eq!(fs::read_to_string(folder.path().join("pattern.yaml")).unwrap(), "mine");
