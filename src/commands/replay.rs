@@ -43,7 +43,11 @@ pub struct Replayed {
 pub fn replay(pattern: &Pattern, text: &str, plan: &Plan, how: &How) -> Result<Replayed, Failure> {
     let backend = backend(how)?;
     let progress = Progress::new();
-    let settings = Settings { notify: progress.observer(), ..how.settings() };
+    let mut settings = Settings { notify: progress.observer(), ..how.settings() };
+    if origin(backend) == Origin::Dry {
+        // A simulation is exact: more of it would be copies, and statistics on copies look like certainty.
+        (settings.warmup, settings.iterations, settings.rounds) = (0, 1, 1);
+    }
     backend.probe(plan, &settings)?;
     let folder = record::folder(how.output.as_deref(), &pattern.name);
     RunWriter::check(&folder)?;
@@ -52,8 +56,13 @@ pub fn replay(pattern: &Pattern, text: &str, plan: &Plan, how: &How) -> Result<R
     let notes = progress.finish();
     let measurements = measured.map_err(Failure::run)?;
 
-    let maker =
-        Maker { started, made_by: origin(backend), backend: backend.name(), settings: recorded(&settings), notes };
+    let maker = Maker {
+        started,
+        made_by: origin(backend),
+        backend: backend.name(),
+        settings: recorded(&settings, backend),
+        notes,
+    };
     let info = record::info(record::id(&folder), pattern, text, &plan.world, maker);
     let writer = RunWriter::create(&folder, &info, text)?;
     writer.write_part(0, &measurements)?;
@@ -72,13 +81,13 @@ fn origin(backend: &dyn Backend) -> Origin {
     if backend.name() == maestro_replay::dry::Dry.name() { Origin::Dry } else { Origin::Replay }
 }
 
-fn recorded(settings: &Settings) -> maestro_reports::Settings {
+fn recorded(settings: &Settings, backend: &dyn Backend) -> maestro_reports::Settings {
     maestro_reports::Settings {
         warm_up: settings.warmup,
         iterations: settings.iterations,
         rounds: settings.rounds,
         pacing: Some(settings.pacing.name().to_owned()),
-        compute: Some(settings.compute.name().to_owned()),
+        compute: (origin(backend) != Origin::Dry).then(|| settings.compute.name().to_owned()),
     }
 }
 

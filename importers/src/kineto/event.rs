@@ -9,6 +9,8 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::Notes;
+
 /// A raw JSON value, or nothing.
 pub(super) type Raw<'a> = Option<&'a RawValue>;
 
@@ -69,9 +71,13 @@ impl<'a> Event<'a> {
         text(self.name).unwrap_or_default()
     }
 
-    /// Its arguments; none if they are missing or no object.
-    pub(super) fn args(&self) -> Args<'a> {
-        self.args.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default()
+    /// Its arguments; none if they are missing, or cannot be read, which is noted.
+    pub(super) fn args(&self, notes: &mut Notes) -> Args<'a> {
+        let Some(raw) = self.args else { return Args::default() };
+        serde_json::from_str(raw.get()).unwrap_or_else(|error| {
+            notes.add("rows whose arguments cannot be read, taken as none", || format!("{}: {error}", self.name()));
+            Args::default()
+        })
     }
 }
 
@@ -206,7 +212,7 @@ mod tests {
             let event: Event = serde_json::from_str(json).unwrap();
             event.category();
             event.name();
-            event.args();
+            event.args(&mut Notes::default());
         }
     }
 

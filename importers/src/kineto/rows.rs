@@ -75,7 +75,7 @@ impl Rows {
             notes.add("device rows without times, left out", || name.into_owned());
             return;
         }
-        let args = event.args();
+        let args = event.args(notes);
         let kind = match category {
             Category::Copy => {
                 ActivityKind::Copy { direction: direction(&name), bytes: integer(args.bytes).unwrap_or(0) }
@@ -104,7 +104,7 @@ impl Rows {
             // The others are waits of the host, which its calls show.
             return;
         }
-        let args = event.args();
+        let args = event.args(notes);
         let (Some(stream), Some(correlation)) = (integer(args.stream), integer(args.correlation)) else {
             notes.add("stream waits without stream or correlation, left out", || bare(event.ts).to_owned());
             return;
@@ -125,7 +125,7 @@ impl Rows {
 
     fn call(&mut self, event: &Event<'_>, notes: &mut Notes) {
         let kind = call_kind(&event.name());
-        let correlation = integer(event.args().correlation);
+        let correlation = integer(event.args(notes).correlation);
         if kind.is_none() && correlation.is_none() {
             return;
         }
@@ -143,7 +143,7 @@ impl Rows {
     fn operator(&mut self, event: &Event<'_>, notes: &mut Notes) {
         let name = event.name();
         if name == "record_param_comms" {
-            let args = event.args();
+            let args = event.args(notes);
             let Some(facts) = comm::facts(&args, &mut self.names, notes) else {
                 notes.add("communication records that do not name their collective", || bare(event.ts).to_owned());
                 return;
@@ -157,7 +157,7 @@ impl Rows {
                 external_id: integer(args.external_id),
             });
         } else if let Some(multiply) = Multiply::from_name(&name) {
-            let args = event.args();
+            let args = event.args(notes);
             match (integer(args.external_id), multiply.product(&args)) {
                 (Some(id), Some(product)) => {
                     self.products.insert(id, product);

@@ -226,3 +226,21 @@ fn contents_are_recognised_not_names() {
         assert_eq!(verdict(text), Verdict::No, "{text}");
     }
 }
+
+#[test]
+fn what_a_rank_left_on_another_device_is_no_rank() {
+    let stray = r#"{"ph": "X", "cat": "gpu_memset", "name": "Memset (Device)", "pid": 5, "tid": 7, "ts": 3, "dur": 1,
+        "args": {"stream": 7, "bytes": 4}}, "#;
+    let (timelines, notes) = read_text(&SMALL.replacen("{\"ph\": \"M\"", &format!("{stray}{{\"ph\": \"M\""), 1));
+    let devices: Vec<_> = timelines.iter().map(|timeline| (timeline.device, timeline.rank)).collect();
+    assert_eq!(devices, [(3, Some(4))]);
+    let left_out = notes.iter().find(|(kind, _)| kind.contains("does not communicate"));
+    assert_eq!(left_out.map(|(_, note)| note.count), Some(1));
+}
+
+#[test]
+fn arguments_that_cannot_be_read_are_noted() {
+    let (timelines, notes) = read_text(&SMALL.replace("\"Seq\": 9", "\"Seq\": 9, \"dtype\": \"Float\""));
+    assert_eq!(timelines[0].activities.len(), 3);
+    assert!(notes.iter().any(|(kind, note)| kind.contains("arguments cannot be read") && note.count == 1));
+}

@@ -51,7 +51,7 @@ pub(crate) struct LaneBuffers {
 }
 
 impl LaneBuffers {
-    /// Allocates, by the calling thread so that pages lie near it.
+    /// Allocates. The rank's host does, so that on a machine of several memory nodes its pages lie near it.
     pub(super) fn allocate(&self, sizes: &Sizes) {
         *write(&self.input) = Memory::noisy(sizes.input);
         *write(&self.output) = Memory::noisy(sizes.output);

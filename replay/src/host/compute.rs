@@ -94,7 +94,7 @@ pub(super) struct Bench {
 }
 
 impl Bench {
-    /// Allocates, by the calling thread so that pages lie near it.
+    /// Allocates. The rank's host does, so that on a machine of several memory nodes its pages lie near it.
     pub(super) fn new(size: &Workspace) -> Self {
         Self { left: Memory::noisy(size.left), right: Memory::noisy(size.right), result: Memory::noisy(size.result) }
     }
