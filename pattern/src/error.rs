@@ -53,8 +53,10 @@ impl Error {
         self
     }
 
-    /// Adds "did you mean ..." with the nearest of `known`, or lists them all when none is near.
+    /// Adds "did you mean ..." with the nearest of `known`, or lists them when none is near.
     pub(crate) fn nearest<'a>(self, wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Self {
+        /// A longer list is a wall of text in one sentence.
+        const MOST_LISTED: usize = 24;
         let known: Vec<&str> = known.into_iter().collect();
         let best = known
             .iter()
@@ -64,7 +66,10 @@ impl Error {
         match best {
             Some((_, name)) => self.help(format!("did you mean `{name}`?")),
             None if known.is_empty() => self,
-            None => self.help(format!("known here: {}", known.join(", "))),
+            None => match known.len().saturating_sub(MOST_LISTED) {
+                0 => self.help(format!("known here: {}", known.join(", "))),
+                more => self.help(format!("known here: {} and {more} more", known[..MOST_LISTED].join(", "))),
+            },
         }
     }
 }

@@ -1,21 +1,36 @@
 //! Pattern x World -> programs and communicators.
 //!
-//! Two steps. First every schedule becomes a tree for one class of ranks: conditions decided, motifs put in place,
-//! names turned into indices, references resolved against the sequences around them. Then the tree is unrolled. What
-//! a reference means depends only on where it stands, so it is decided once, however often its loop goes round.
+//! Three steps. Ranks are put into classes that do the same, host times aside. Then every schedule becomes a tree for
+//! one class: conditions decided, motifs put in place, names turned into indices, references resolved against the
+//! sequences around them. Then the tree is unrolled. What a reference means depends only on where it stands, so it is
+//! decided once, however often its loop goes round.
+//!
+//! What a sequence unrolls to is counted before any tree is built: a few motifs that do each other twice stand for
+//! more items than fit anywhere.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::rc::Rc;
 
 use crate::{
     AxisId, BlockId, Body, Collective, CommSettings, Communicator, Error, Instruction, Item, LaneId, Pattern, Place,
     Plan, Program, Reference, Result, Selector, Step, When, Work, World,
 };
 
-/// Longest program that a pattern may unroll to.
+/// Longest program that a pattern may unroll to, every reference counted as an instruction of its own.
 const MOST_INSTRUCTIONS: u64 = 10_000_000;
 
+/// Most instructions of all distinct programs together, counted likewise: some 4 GiB.
+const MOST_IN_ALL: u64 = 1 << 26;
+
+/// A lowered plan, not checked for order yet.
+pub(crate) struct Lowered {
+    pub plan: Plan,
+    /// Per rank, its class: ranks of one class have programs that differ in host times only.
+    pub class_of: Vec<u32>,
+}
+
 /// Lowers `pattern`, whose names have been checked.
-pub(crate) fn lower(pattern: &Pattern, world: World) -> Result<Plan> {
+pub(crate) fn lower(pattern: &Pattern, world: World) -> Result<Lowered> {
     let skews = pattern.blocks.iter().map(|b| (format!("skew of block `{}`", b.name), &b.skew, b.place));
     for (what, factors, place) in skews.chain([("host_skew".to_owned(), &pattern.host_skew, Place::default())]) {
         if !factors.is_empty() && factors.len() != world.size() as usize {
@@ -23,32 +38,84 @@ pub(crate) fn lower(pattern: &Pattern, world: World) -> Result<Plan> {
                 .help("give one a rank, or take all ranks as alike (--even, or remove it)"));
         }
     }
-    // Ranks that agree on all conditions, have teams on the same axes and hosts alike share a program.
-    let mut classes: HashMap<(Vec<bool>, Vec<bool>, u64), u32> = HashMap::new();
-    let mut programs = Vec::new();
+    let (class_of, first_ranks) = classes(pattern, &world)?;
+    let names = Names::new(pattern);
+    let mut lowerings = Vec::new();
+    let mut counts = Vec::new();
+    for rank in first_ranks {
+        let mut lowering = Lowering::new(pattern, &names, &world, rank)?;
+        counts.push(lowering.unrolled()?);
+        lowerings.push(lowering);
+    }
+    // Ranks of one class with hosts alike share a program.
+    let mut numbers: HashMap<(u32, u64), u32> = HashMap::new();
+    let mut wanted = Vec::new();
     let mut program_of = Vec::new();
+    for (rank, class) in class_of.iter().enumerate() {
+        let host_skew = pattern.host_skew.get(rank).copied().unwrap_or(1.0);
+        let next = wanted.len() as u32;
+        let number = *numbers.entry((*class, host_skew.to_bits())).or_insert(next);
+        if number == next {
+            wanted.push((*class as usize, host_skew));
+        }
+        program_of.push(number);
+    }
+    let in_all = wanted.iter().fold(0u64, |sum, (class, _)| sum.saturating_add(counts[*class]));
+    if in_all > MOST_IN_ALL {
+        return Err(Error::at(
+            Place::default(),
+            format!("the {} distinct programs unroll to {in_all} items; the most is {MOST_IN_ALL}", wanted.len()),
+        )
+        .help("repeat less, or take all hosts as alike (--even)"));
+    }
+    let mut unscaled = lowerings.into_iter().map(Lowering::instructions).collect::<Result<Vec<_>>>()?;
+    let communicators = communicators(pattern, &world, &unscaled, &class_of)?;
+    let programs = scaled(&mut unscaled, &wanted);
+    let plan = Plan::assemble(pattern, world, pattern.lanes.clone(), programs, program_of, communicators);
+    Ok(Lowered { plan, class_of })
+}
+
+/// Per rank its class, and per class its first rank. Ranks that agree on all conditions and have teams on the same
+/// axes are of one class.
+fn classes(pattern: &Pattern, world: &World) -> Result<(Vec<u32>, Vec<u32>)> {
     let conditions = conditions(pattern);
     for (when, place) in &conditions {
-        check_coordinates(when, &world, *place)?;
+        check_coordinates(when, world, *place)?;
     }
+    let mut numbers: HashMap<(Vec<bool>, Vec<bool>), u32> = HashMap::new();
+    let mut class_of = Vec::new();
+    let mut first_ranks = Vec::new();
     for rank in 0..world.size() {
         let selected = conditions.iter().map(|(when, _)| world.selects(when, rank)).collect::<Result<Vec<bool>>>()?;
-        let host_skew = pattern.host_skew.get(rank as usize).copied().unwrap_or(1.0);
         let seated = (0..world.axes().len()).map(|axis| world.seat(axis, rank).is_some()).collect();
-        let class = (selected, seated, host_skew.to_bits());
-        let next = programs.len() as u32;
-        let program = match classes.get(&class) {
-            Some(program) => *program,
-            None => {
-                programs.push(Lowering::new(pattern, &world, rank).program()?);
-                classes.insert(class, next);
-                next
-            }
-        };
-        program_of.push(program);
+        let next = first_ranks.len() as u32;
+        let class = *numbers.entry((selected, seated)).or_insert(next);
+        if class == next {
+            first_ranks.push(rank);
+        }
+        class_of.push(class);
     }
-    let communicators = communicators(pattern, &world, &programs, &program_of)?;
-    Ok(Plan::assemble(pattern, world, pattern.lanes.clone(), programs, program_of, communicators))
+    Ok((class_of, first_ranks))
+}
+
+/// The programs that are `wanted`, each as its class with all host times multiplied by a factor.
+fn scaled(unscaled: &mut [Vec<Instruction>], wanted: &[(usize, f64)]) -> Vec<Program> {
+    let mut left = vec![0; unscaled.len()];
+    wanted.iter().for_each(|(class, _)| left[*class] += 1);
+    let mut programs = Vec::with_capacity(wanted.len());
+    for (class, factor) in wanted {
+        left[*class] -= 1;
+        // The last one takes the original, which for most patterns is the only one.
+        let mut instructions =
+            if left[*class] == 0 { std::mem::take(&mut unscaled[*class]) } else { unscaled[*class].clone() };
+        for instruction in &mut instructions {
+            if let Instruction::Host(ns) = instruction {
+                *ns = (*ns as f64 * factor).round() as u64;
+            }
+        }
+        programs.push(Program { instructions });
+    }
+    programs
 }
 
 /// Refuses coordinates that no rank has: a condition that selects nobody is a slip.
@@ -67,21 +134,26 @@ fn check_coordinates(when: &When, world: &World, place: Place) -> Result<()> {
     Ok(())
 }
 
-/// Every condition of the pattern, with its place.
+/// Every distinct condition of the pattern, with the place where it stands first.
 fn conditions(pattern: &Pattern) -> Vec<(&When, Place)> {
     let mut all = Vec::new();
-    let mut todo: Vec<&Item> = pattern.schedule.iter().collect();
-    todo.extend(pattern.motifs.iter().flat_map(|m| &m.items));
+    let mut seen = HashSet::new();
+    let mut todo: Vec<&Item> = Vec::new();
+    // A stack, filled from the back so that it empties in the order of the text.
+    todo.extend(pattern.roles.iter().flat_map(|r| &r.schedule).rev());
+    todo.extend(pattern.schedule.iter().rev());
+    todo.extend(pattern.motifs.iter().flat_map(|m| &m.items).rev());
     for role in &pattern.roles {
-        all.push((&role.when, role.place));
-        todo.extend(&role.schedule);
+        if seen.insert(&role.when) {
+            all.push((&role.when, role.place));
+        }
     }
     while let Some(item) = todo.pop() {
-        if !item.when.0.is_empty() {
+        if !item.when.0.is_empty() && seen.insert(&item.when) {
             all.push((&item.when, item.place));
         }
         if let Step::Repeat { body: Body::Inline(inner), .. } = &item.step {
-            todo.extend(inner);
+            todo.extend(inner.iter().rev());
         }
     }
     all
@@ -101,130 +173,183 @@ struct Target {
     back: usize,
 }
 
+/// A sequence as one class of ranks sees it.
+struct Sequence<'a> {
+    /// What the class runs of it, without what unrolls to nothing.
+    items: Vec<&'a Item>,
+    /// Every label inside, with the position of the first item that holds it.
+    first: HashMap<&'a str, usize>,
+}
+
 /// The sequence around an item while the tree is built.
 struct Frame<'a> {
-    items: Vec<&'a Item>,
-    /// Labels inside each item.
-    labels: Vec<HashSet<&'a str>>,
+    sequence: Rc<Sequence<'a>>,
     position: usize,
 }
 
+/// Where names lead.
+struct Names<'a> {
+    blocks: HashMap<&'a str, BlockId>,
+    lanes: HashMap<&'a str, LaneId>,
+    motifs: HashMap<&'a str, &'a [Item]>,
+}
+
+impl<'a> Names<'a> {
+    fn new(pattern: &'a Pattern) -> Self {
+        Self {
+            blocks: pattern.blocks.iter().zip(0..).map(|(block, id)| (block.name.as_str(), id)).collect(),
+            lanes: pattern.lanes.iter().zip(0..).map(|(lane, id)| (lane.name.as_str(), id)).collect(),
+            motifs: pattern.motifs.iter().map(|motif| (motif.name.as_str(), motif.items.as_slice())).collect(),
+        }
+    }
+}
+
+/// Recursion here is as deep as sequences nest, which the check of names has bounded.
 struct Lowering<'a> {
-    pattern: &'a Pattern,
+    names: &'a Names<'a>,
     world: &'a World,
     rank: u32,
+    schedule: &'a [Item],
     label_ids: HashMap<&'a str, usize>,
+    /// What sequences unroll to. A sequence is known by where its items lie.
+    counts: HashMap<*const Item, u64>,
+    sequences: HashMap<*const Item, Rc<Sequence<'a>>>,
     frames: Vec<Frame<'a>>,
 }
 
 impl<'a> Lowering<'a> {
-    fn new(pattern: &'a Pattern, world: &'a World, rank: u32) -> Self {
-        Self { pattern, world, rank, label_ids: HashMap::new(), frames: Vec::new() }
-    }
-
-    fn program(mut self) -> Result<Program> {
-        let schedule = self.schedule()?;
-        let mut unrolled = 0;
-        let tree = self.sequence(schedule, 1, &mut unrolled)?;
-        let host_skew = self.pattern.host_skew.get(self.rank as usize).copied().unwrap_or(1.0);
-        let mut unroll = Unroll {
-            instructions: Vec::new(),
-            history: vec![Vec::new(); self.label_ids.len()],
-            instances: HashMap::new(),
-            host_skew,
-        };
-        unroll.sequence(&tree);
-        Ok(Program { instructions: unroll.instructions })
-    }
-
-    /// The schedule of this rank: the common one, or that of its one role.
-    fn schedule(&self) -> Result<&'a [Item]> {
-        if self.pattern.roles.is_empty() {
-            return Ok(&self.pattern.schedule);
-        }
-        let mut found = None;
-        for role in &self.pattern.roles {
-            if !self.world.selects(&role.when, self.rank)? {
-                continue;
-            }
-            if let Some((first, _)) = found.replace((&role.name, &role.schedule)) {
-                return Err(Error::at(
-                    role.place,
-                    format!("rank {} has two roles: `{first}` and `{}`", self.rank, role.name),
-                )
-                .help("narrow a `when` so that every rank has exactly one"));
-            }
-        }
-        found.map(|(_, schedule)| schedule.as_slice()).ok_or_else(|| {
-            let place = self.pattern.roles.first().map(|r| r.place).unwrap_or_default();
-            Error::at(place, format!("rank {} has no role", self.rank)).help("widen a `when` or add a role")
+    fn new(pattern: &'a Pattern, names: &'a Names<'a>, world: &'a World, rank: u32) -> Result<Self> {
+        Ok(Self {
+            names,
+            world,
+            rank,
+            schedule: schedule(pattern, world, rank)?,
+            label_ids: HashMap::new(),
+            counts: HashMap::new(),
+            sequences: HashMap::new(),
+            frames: Vec::new(),
         })
     }
 
-    fn sequence(&mut self, items: &'a [Item], times: u64, unrolled: &mut u64) -> Result<Vec<Node>> {
-        let mut selected = Vec::new();
-        for item in items {
-            if self.world.selects(&item.when, self.rank)? {
-                selected.push(item);
+    /// What the schedule unrolls to.
+    fn unrolled(&mut self) -> Result<u64> {
+        let mut total = 0u64;
+        for item in self.schedule {
+            total = total.saturating_add(self.count_item(item)?);
+            if total > MOST_INSTRUCTIONS {
+                return Err(Error::at(
+                    item.place,
+                    format!("the schedule unrolls to more than {MOST_INSTRUCTIONS} items"),
+                )
+                .help("repeat less; `replay --iterations` repeats the whole step"));
             }
         }
-        let labels = selected.iter().map(|item| self.labels(item)).collect::<Result<_>>()?;
-        self.frames.push(Frame { items: selected, labels, position: 0 });
-        let mut nodes = Vec::new();
-        let mut inside = 0;
-        while let Some(item) = self.here() {
-            nodes.push(self.item(item, &mut inside)?);
+        Ok(total)
+    }
+
+    fn count(&mut self, items: &'a [Item]) -> Result<u64> {
+        if let Some(known) = self.counts.get(&items.as_ptr()) {
+            return Ok(*known);
+        }
+        let mut total = 0u64;
+        for item in items {
+            total = total.saturating_add(self.count_item(item)?);
+        }
+        self.counts.insert(items.as_ptr(), total);
+        Ok(total)
+    }
+
+    /// References count as items: each becomes a host wait, or an entry in a list of what to wait for.
+    fn count_item(&mut self, item: &'a Item) -> Result<u64> {
+        if !self.world.selects(&item.when, self.rank)? {
+            return Ok(0);
+        }
+        Ok(match &item.step {
+            Step::Run { after, .. } => 1 + after.len() as u64,
+            Step::Wait(all) => all.len() as u64,
+            Step::Host(_) => 1,
+            Step::Repeat { times, body } => self.count(self.body(body))?.saturating_mul(*times),
+        })
+    }
+
+    fn instructions(mut self) -> Result<Vec<Instruction>> {
+        let tree = self.sequence(self.schedule)?;
+        let mut unroll = Unroll {
+            instructions: Vec::new(),
+            history: vec![Vec::new(); self.label_ids.len()],
+            instances: vec![0; self.names.blocks.len()],
+        };
+        unroll.sequence(&tree);
+        Ok(unroll.instructions)
+    }
+
+    fn sequence(&mut self, items: &'a [Item]) -> Result<Vec<Node>> {
+        let sequence = self.seen(items)?;
+        self.frames.push(Frame { sequence: sequence.clone(), position: 0 });
+        let mut nodes = Vec::with_capacity(sequence.items.len());
+        for item in &sequence.items {
+            nodes.push(self.item(item)?);
             if let Some(frame) = self.frames.last_mut() {
                 frame.position += 1;
             }
         }
         self.frames.pop();
-        *unrolled = inside.saturating_mul(times).saturating_add(*unrolled);
         Ok(nodes)
     }
 
-    fn here(&self) -> Option<&'a Item> {
-        let frame = self.frames.last()?;
-        frame.items.get(frame.position).copied()
+    /// `items` as this class sees them.
+    fn seen(&mut self, items: &'a [Item]) -> Result<Rc<Sequence<'a>>> {
+        if let Some(known) = self.sequences.get(&items.as_ptr()) {
+            return Ok(known.clone());
+        }
+        let mut sequence = Sequence { items: Vec::new(), first: HashMap::new() };
+        for item in items {
+            // Nothing inside: not run here, or a loop of nothing, which may go round very often.
+            if self.count_item(item)? == 0 {
+                continue;
+            }
+            let position = sequence.items.len();
+            sequence.items.push(item);
+            match &item.step {
+                Step::Run { block, label, .. } => {
+                    sequence.first.entry(label.as_deref().unwrap_or(block)).or_insert(position);
+                }
+                Step::Repeat { body, .. } => {
+                    for label in self.seen(self.body(body))?.first.keys() {
+                        sequence.first.entry(label).or_insert(position);
+                    }
+                }
+                Step::Host(_) | Step::Wait(_) => {}
+            }
+        }
+        let sequence = Rc::new(sequence);
+        self.sequences.insert(items.as_ptr(), sequence.clone());
+        Ok(sequence)
     }
 
-    fn item(&mut self, item: &'a Item, unrolled: &mut u64) -> Result<Node> {
-        *unrolled += 1;
-        let node = match &item.step {
+    fn item(&mut self, item: &'a Item) -> Result<Node> {
+        Ok(match &item.step {
             Step::Host(ns) => Node::Host(*ns),
             Step::Wait(all) => Node::Wait(self.targets(all, None, item.place)?),
-            Step::Repeat { times, body } => {
-                let items = self.body(body);
-                Node::Repeat(*times, self.sequence(items, *times, unrolled)?)
-            }
+            Step::Repeat { times, body } => Node::Repeat(*times, self.sequence(self.body(body))?),
             Step::Run { block, on, lane, label, after } => {
                 let label = label.as_deref().unwrap_or(block);
-                let id = self.pattern.blocks.iter().position(|b| b.name == *block).unwrap_or_default();
+                let id = self.names.blocks.get(block.as_str()).copied().unwrap_or_default();
                 let axis = match on {
                     None => None,
                     Some(name) => Some(self.seat(name, block, item.place)?),
                 };
-                let lane = match lane {
-                    None => 0,
-                    Some(name) => self.pattern.lanes.iter().position(|l| l.name == *name).unwrap_or_default(),
-                };
+                let lane = lane.as_deref().and_then(|name| self.names.lanes.get(name)).copied().unwrap_or_default();
                 let after = self.targets(after, Some(label), item.place)?;
-                Node::Issue { block: id as BlockId, axis, lane: lane as LaneId, label: self.label_id(label), after }
+                Node::Issue { block: id, axis, lane, label: self.label_id(label), after }
             }
-        };
-        if *unrolled > MOST_INSTRUCTIONS {
-            return Err(Error::at(item.place, format!("the schedule unrolls to more than {MOST_INSTRUCTIONS} items"))
-                .help("repeat less; `replay --iterations` repeats the whole step"));
-        }
-        Ok(node)
+        })
     }
 
     fn body(&self, body: &'a Body) -> &'a [Item] {
         match body {
             Body::Inline(items) => items,
-            Body::Motif(name) => {
-                self.pattern.motifs.iter().find(|m| m.name == *name).map(|m| m.items.as_slice()).unwrap_or_default()
-            }
+            Body::Motif(name) => self.names.motifs.get(name.as_str()).copied().unwrap_or_default(),
         }
     }
 
@@ -241,25 +366,6 @@ impl<'a> Lowering<'a> {
     fn label_id(&mut self, label: &'a str) -> usize {
         let next = self.label_ids.len();
         *self.label_ids.entry(label).or_insert(next)
-    }
-
-    /// Labels that `item` and what it contains carry, for this rank.
-    fn labels(&self, item: &'a Item) -> Result<HashSet<&'a str>> {
-        let mut labels = HashSet::new();
-        let mut todo = vec![item];
-        while let Some(item) = todo.pop() {
-            if !self.world.selects(&item.when, self.rank)? {
-                continue;
-            }
-            match &item.step {
-                Step::Run { block, label, .. } => {
-                    labels.insert(label.as_deref().unwrap_or(block));
-                }
-                Step::Repeat { body, .. } => todo.extend(self.body(body)),
-                Step::Host(_) | Step::Wait(_) => {}
-            }
-        }
-        Ok(labels)
     }
 
     /// Resolves the references of an item labelled `own`.
@@ -284,16 +390,8 @@ impl<'a> Lowering<'a> {
     /// Whether the `label` of this iteration is still ahead (or is the item itself): looks in the innermost sequence
     /// that holds any. `None` if no sequence around does.
     fn position_of(&self, label: &str) -> Option<bool> {
-        for frame in self.frames.iter().rev() {
-            let holds = |range: &[HashSet<&str>]| range.iter().any(|labels| labels.contains(label));
-            if holds(&frame.labels[..frame.position]) {
-                return Some(false);
-            }
-            if holds(&frame.labels[frame.position..]) {
-                return Some(true);
-            }
-        }
-        None
+        let mut around = self.frames.iter().rev();
+        around.find_map(|frame| frame.sequence.first.get(label).map(|first| *first >= frame.position))
     }
 
     /// The error for a reference to something that only comes later, naming the circle if there is one.
@@ -313,26 +411,29 @@ impl<'a> Lowering<'a> {
 
     /// A chain of `after` from label `from` to label `to` among the items of the innermost sequence.
     fn way(&self, from: &str, to: &str) -> Option<Vec<&'a str>> {
-        let frame = self.frames.last()?;
+        let sequence = &self.frames.last()?.sequence;
         let mut edges: HashMap<&str, Vec<&'a str>> = HashMap::new();
-        for item in &frame.items {
+        for item in &sequence.items {
             if let Step::Run { block, label, after, .. } = &item.step {
                 let label = label.as_deref().unwrap_or(block);
                 let now = after.iter().filter(|r| r.back == 0).map(|r| r.label.as_str());
                 edges.entry(label).or_default().extend(now);
             }
         }
-        let start = frame.labels.iter().flatten().find(|l| **l == from).copied()?;
-        let mut todo = vec![vec![start]];
-        let mut seen = HashSet::from([start]);
-        while let Some(way) = todo.pop() {
-            let last = *way.last()?;
-            if last == to {
+        let (start, _) = sequence.first.get_key_value(from)?;
+        let mut came_from: HashMap<&str, Option<&'a str>> = HashMap::from([(*start, None)]);
+        let mut todo = vec![*start];
+        while let Some(label) = todo.pop() {
+            if label == to {
+                let mut way: Vec<&str> =
+                    std::iter::successors(Some(label), |l| came_from.get(l).copied().flatten()).collect();
+                way.reverse();
                 return Some(way);
             }
-            for next in edges.get(last).into_iter().flatten() {
-                if seen.insert(next) {
-                    todo.push(way.iter().copied().chain([*next]).collect());
+            for next in edges.get(label).into_iter().flatten() {
+                if !came_from.contains_key(next) {
+                    came_from.insert(next, Some(label));
+                    todo.push(next);
                 }
             }
         }
@@ -340,31 +441,48 @@ impl<'a> Lowering<'a> {
     }
 }
 
+/// The schedule of `rank`: the common one, or that of its one role.
+fn schedule<'a>(pattern: &'a Pattern, world: &World, rank: u32) -> Result<&'a [Item]> {
+    if pattern.roles.is_empty() {
+        return Ok(&pattern.schedule);
+    }
+    let mut found = None;
+    for role in &pattern.roles {
+        if !world.selects(&role.when, rank)? {
+            continue;
+        }
+        if let Some((first, _)) = found.replace((&role.name, &role.schedule)) {
+            return Err(Error::at(role.place, format!("rank {rank} has two roles: `{first}` and `{}`", role.name))
+                .help("narrow a `when` so that every rank has exactly one"));
+        }
+    }
+    found.map(|(_, schedule)| schedule.as_slice()).ok_or_else(|| {
+        let place = pattern.roles.first().map(|r| r.place).unwrap_or_default();
+        Error::at(place, format!("rank {rank} has no role")).help("widen a `when` or add a role")
+    })
+}
+
 /// Unrolls a tree.
 struct Unroll {
     instructions: Vec<Instruction>,
     /// Per label, the indices of the instructions that issued it.
     history: Vec<Vec<u32>>,
-    instances: HashMap<BlockId, u32>,
-    /// Factor on host time.
-    host_skew: f64,
+    /// Per block, how often it was issued.
+    instances: Vec<u32>,
 }
 
 impl Unroll {
     fn sequence(&mut self, nodes: &[Node]) {
         for node in nodes {
             match node {
-                Node::Host(ns) => {
-                    let ns = (*ns as f64 * self.host_skew).round() as u64;
-                    self.instructions.push(Instruction::Host(ns));
-                }
+                Node::Host(ns) => self.instructions.push(Instruction::Host(*ns)),
                 Node::Repeat(times, inner) => (0..*times).for_each(|_| self.sequence(inner)),
                 Node::Wait(targets) => {
                     let waits: Vec<u32> = targets.iter().filter_map(|t| self.find(t)).collect();
                     self.instructions.extend(waits.into_iter().map(Instruction::Wait));
                 }
                 Node::Issue { block, axis, lane, label, after } => {
-                    let instance = self.instances.entry(*block).or_default();
+                    let instance = &mut self.instances[*block as usize];
                     let this = *instance;
                     *instance += 1;
                     let after = self.after(after, *lane);
@@ -403,15 +521,15 @@ impl Unroll {
 fn communicators(
     pattern: &Pattern,
     world: &World,
-    programs: &[Program],
-    program_of: &[u32],
+    classes: &[Vec<Instruction>],
+    class_of: &[u32],
 ) -> Result<Vec<Communicator>> {
     // (axis, team, lane) in that order is the one global order in which communicators are created.
     let mut wanted: BTreeSet<(AxisId, u32, LaneId)> = BTreeSet::new();
     let mut checked: HashSet<(BlockId, usize)> = HashSet::new();
-    let uses: Vec<HashSet<(BlockId, AxisId, LaneId)>> = programs.iter().map(uses).collect();
-    for (rank, program) in program_of.iter().enumerate() {
-        for &(block, axis, lane) in &uses[*program as usize] {
+    let uses: Vec<_> = classes.iter().map(|instructions| uses(instructions)).collect();
+    for (rank, class) in class_of.iter().enumerate() {
+        for &(block, axis, lane) in &uses[*class as usize] {
             let Some((team, _)) = world.seat(axis as usize, rank as u32) else { continue };
             wanted.insert((axis, team, lane));
             let ranks = world.teams(axis as usize)[team as usize].len();
@@ -432,9 +550,9 @@ fn communicators(
         .collect())
 }
 
-fn uses(program: &Program) -> HashSet<(BlockId, AxisId, LaneId)> {
-    program
-        .instructions
+/// What communicates, ordered so that the same mistake gives the same sentence every time.
+fn uses(instructions: &[Instruction]) -> BTreeSet<(BlockId, AxisId, LaneId)> {
+    instructions
         .iter()
         .filter_map(|instruction| match instruction {
             Instruction::Issue { block, axis: Some(axis), lane, .. } => Some((*block, *axis, *lane)),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 pub enum State {
     /// Inside the step, beside whatever the step runs beside it.
     Overlapped,
-    /// By itself, with nothing else running.
+    /// By itself: on every team and rank that runs it at once, with no other block beside it.
     Alone,
 }
 

@@ -236,11 +236,11 @@ pub struct Reference {
 }
 
 /// Which ranks: all the named coordinates must match. Empty: every rank.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct When(pub Vec<(String, Selector)>);
 
 /// Which coordinates of an axis.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Selector {
     /// 0.
     First,

@@ -14,7 +14,10 @@ pub type LaneId = u32;
 /// What a back end runs: for every rank a program, for every (team, lane) a communicator.
 ///
 /// A plan exists only if it passed the order check: every collective meets its team mates in the same order with the
-/// same arguments, every send its receive, and no wait closes a circle. Running it as written cannot deadlock.
+/// same arguments, every send its receive, and no wait, lane order or rendezvous closes a circle. So it cannot deadlock
+/// where every lane makes progress by itself, as on the host back ends. Not proved: that lanes which share a device's
+/// resources all find room. Collectives of several communicators run at once there, and if ranks that share them start
+/// them in different orders, each may hold what the other needs; NCCL asks for one order on all ranks.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Name of the pattern.
@@ -90,9 +93,9 @@ impl Plan {
     pub fn new(pattern: &Pattern, sizes: &[AxisSize]) -> Result<Self> {
         check::names(pattern)?;
         let world = World::new(&pattern.axes, sizes)?;
-        let plan = lower::lower(pattern, world)?;
-        order::check(&plan)?;
-        Ok(plan)
+        let lowered = lower::lower(pattern, world)?;
+        order::check(&lowered.plan, &lowered.class_of)?;
+        Ok(lowered.plan)
     }
 
     pub(crate) fn assemble(

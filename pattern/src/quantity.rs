@@ -95,7 +95,7 @@ fn scaled(number: &str, scale: u64) -> Option<u64> {
     let whole = whole.parse::<u128>().ok()?;
     let part = if fraction.is_empty() { 0 } else { fraction.parse::<u128>().ok()? };
     let tens = 10u128.pow(fraction.len() as u32);
-    let total = (whole.checked_mul(tens)? + part).checked_mul(u128::from(scale))?;
+    let total = whole.checked_mul(tens)?.checked_add(part)?.checked_mul(u128::from(scale))?;
     (total % tens == 0).then(|| u64::try_from(total / tens).ok()).flatten()
 }
 
@@ -115,7 +115,11 @@ mod tests {
 
     #[test]
     fn refuses_what_is_not_exact_or_not_a_quantity() {
-        for text in ["", "us", "1.5ns", "-3us", "3 hours", "1..2us", "1e3us", "99999999999999999999s", "9007200s"] {
+        // 2^128 - 1 parts of 10^-18 and a few more.
+        const OVERFLOWS: &str = "340282366920938463463.999999999999999999ns";
+        for text in
+            ["", "us", "1.5ns", "-3us", "3 hours", "1..2us", "1e3us", "99999999999999999999s", "9007200s", OVERFLOWS]
+        {
             assert_eq!(parse_duration(text), None, "{text}");
         }
         for text in ["", "MiB", "1.5B", "-1", "4 apples", "0.3", "1048577GiB"] {

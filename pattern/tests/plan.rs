@@ -2,8 +2,8 @@
 
 use maestro_pattern::{AxisSize, Instruction, Pattern, Plan, Program};
 
-fn pattern(axes: &str, schedule: &str) -> Pattern {
-    let text = format!(
+fn pattern_text(axes: &str, schedule: &str) -> String {
+    format!(
         "maestro: 1
 name: t
 axes: {axes}
@@ -17,8 +17,11 @@ blocks:
   pull_wide: {{p2p: [{{recv: {{from: -1, size: 16, dtype: f32}}}}]}}
 lanes: {{main: {{}}, side: {{}}}}
 {schedule}"
-    );
-    Pattern::from_yaml(&text).unwrap()
+    )
+}
+
+fn pattern(axes: &str, schedule: &str) -> Pattern {
+    Pattern::from_yaml(&pattern_text(axes, schedule)).unwrap()
 }
 
 fn plan(axes: &str, schedule: &str) -> Plan {
@@ -172,15 +175,155 @@ fn a_step_that_would_deadlock_is_refused() {
   a: {when: {dp: 0}, schedule: [{run: g, on: dp, lane: side}, {wait: g}, {run: r, on: dp, lane: main}]}
   b: {when: {dp: 1}, schedule: [{run: r, on: dp, lane: main}, {wait: r}, {run: g, on: dp, lane: side}]}";
     assert!(refused("{dp: {size: 2}}", crossed).contains("would deadlock"));
-    // Two pushes around a ring on one lane, each before its pull, cannot start their pulls.
-    let ring = "roles:
+    // The push of rank 0 ends only when the pull of rank 1 has started, which waits for a gather that waits for the push.
+    let rendezvous = "roles:
   a: {when: {dp: 0}, schedule: [{run: push, on: dp, lane: side}, {run: g, on: dp, lane: main, after: [push]}]}
   b: {when: {dp: 1}, schedule: [{run: g, on: dp, lane: main}, {run: pull, on: dp, lane: side, after: [g]}]}";
-    assert!(refused("{dp: {size: 2}}", ring).contains("would deadlock"));
+    assert!(refused("{dp: {size: 2}}", rendezvous).contains("would deadlock"));
+}
+
+#[test]
+fn a_ring_deadlocks_where_a_line_does_not() {
+    // All ranks have one program, so only the ranks themselves tell a line from a ring.
+    let blocks = |wrap: bool| {
+        let mut pattern =
+            pattern("{pp: {size: 4}}", "schedule: [{run: pull, on: pp, lane: side}, {run: push, on: pp, lane: side}]");
+        for block in &mut pattern.blocks {
+            if let maestro_pattern::Work::P2p { wrap: ring, .. } = &mut block.work {
+                *ring = wrap;
+            }
+        }
+        pattern
+    };
+    assert_eq!(Plan::new(&blocks(false), &[]).unwrap().programs.len(), 1);
+    let error = Plan::new(&blocks(true), &[]).unwrap_err().to_string();
+    assert!(error.contains("would deadlock: on rank 0, `pull`"), "{error}");
 }
 
 #[test]
 fn a_program_that_unrolls_without_end_is_refused() {
     let error = refused("{dp: {size: 1}}", "schedule: [{repeat: 100000, do: [{repeat: 100000, do: [{host: 1us}]}]}]");
     assert!(error.contains("unrolls to more than"), "{error}");
+}
+
+#[test]
+fn motifs_that_double_each_other_are_counted_before_they_are_put_in_place() {
+    let mut motifs: String = (0..30).map(|i| format!("  m{i}: [{{do: m{0}}}, {{do: m{0}}}]\n", i + 1)).collect();
+    motifs.push_str("  m30: [LAST]\nschedule: [{do: m0}, {run: c, lane: main}]");
+    let error = refused("{dp: {size: 2}}", &format!("motifs:\n{}", motifs.replace("LAST", "{run: c, lane: main}")));
+    assert!(error.contains("unrolls to more than 10000000 items"), "{error}");
+    let none = plan("{dp: {size: 2}}", &format!("motifs:\n{}", motifs.replace("LAST", "")));
+    assert_eq!(none.program(0).instructions.len(), 1);
+}
+
+#[test]
+fn loops_that_issue_nothing_are_skipped() {
+    let plan = plan(
+        "{dp: {size: 2}}",
+        "schedule:
+  - {repeat: 4294967296, do: []}
+  - {repeat: 4294967296, do: [{repeat: 4294967296, do: []}, {wait: []}]}
+  - {repeat: 4294967296, do: [{host: 1us, when: {dp: last}}], when: {dp: first}}
+  - {run: c, lane: main}",
+    );
+    assert_eq!([0, 1].map(|rank| plan.program(rank).instructions.len()), [1, 1]);
+}
+
+/// Motifs that do the next one, `deep` of them, written first to last or last to first.
+fn chain(deep: usize, backwards: bool) -> String {
+    let mut motifs: Vec<String> = (1..deep).map(|i| format!("  m{i}: [{{do: m{}}}]\n", i + 1)).collect();
+    motifs.push(format!("  m{deep}: [{{run: c, lane: main}}]\n"));
+    if backwards {
+        motifs.reverse();
+    }
+    format!("motifs:\n{}schedule: [{{do: m1}}]", motifs.concat())
+}
+
+#[test]
+fn motifs_nest_so_deep_and_no_deeper() {
+    for backwards in [false, true] {
+        let text = |deep| pattern_text("{dp: {size: 2}}", &chain(deep, backwards));
+        let pattern = Pattern::from_yaml(&text(64)).unwrap();
+        assert_eq!(Plan::new(&pattern, &[]).unwrap().program(0).instructions.len(), 1);
+        for deep in [65, 24_000] {
+            let error = Pattern::from_yaml(&text(deep)).unwrap_err().to_string();
+            assert!(error.contains("`do` nests more than 64 deep"), "{error}");
+        }
+    }
+}
+
+#[test]
+fn the_same_mistake_gives_the_same_sentence() {
+    let items: String = ["g3", "g1", "g4", "g2"].map(|g| format!("  - {{run: {g}, on: dp, lane: side}}\n")).concat();
+    let blocks: String = (1..5).map(|i| format!("  g{i}: {{all_gather: {{size: 1000, dtype: f32}}}}\n")).collect();
+    let text = pattern_text("{dp: {size: 3}}", &format!("schedule:\n{items}"))
+        .replace("blocks:\n", &format!("blocks:\n{blocks}"));
+    for _ in 0..20 {
+        let error = Plan::new(&Pattern::from_yaml(&text).unwrap(), &[]).unwrap_err().to_string();
+        assert!(error.contains("block `g1`"), "{error}");
+    }
+    let text = text.replace("schedule:\n", "schedule:\n  - {wait: zzzzzzzzz}\n");
+    for _ in 0..20 {
+        let error = Pattern::from_yaml(&text).unwrap_err().to_string();
+        assert!(error.contains("known here: g1, g2, g3, g4"), "{error}");
+    }
+}
+
+#[test]
+fn plans_that_no_memory_holds_are_refused() {
+    let skew: Vec<String> = (0..512).map(|i| format!("{}", 1.0 + f64::from(i) / 1000.0)).collect();
+    let hosts = format!("schedule: [{{repeat: 1000000, do: [{{host: 1us}}]}}]\nhost_skew: [{}]", skew.join(", "));
+    let error = refused("{dp: {size: 512}}", &hosts);
+    assert!(error.contains("the 512 distinct programs unroll to 512000000 items"), "{error}");
+    // Two ranks that pull and then push seem to wait for each other until all ranks are looked at, which are too many.
+    let many = "schedule:
+  - {repeat: 200000, do: [{host: 1us}]}
+  - {run: pull, on: pp, lane: side, when: {pp: [0, 1]}}
+  - {run: push, on: pp, lane: side, when: {pp: [0, 1]}}";
+    let error = refused("{dp: {size: 512}, pp: {teams: [[0, 1]]}}", many);
+    assert!(error.contains("instructions, references and transfers are to be put in order"), "{error}");
+}
+
+#[test]
+fn a_plan_of_512_ranks_with_hosts_of_their_own() {
+    let items: String = (0..100)
+        .map(|i| {
+            format!(
+                "  - {{run: next, on: pp, lane: main, as: n{i}}}
+  - {{host: 3us}}
+  - {{run: meet, on: dp, lane: side, as: m{i}, after: [n{i}]}}
+  - {{run: c, lane: main, when: {{pp: last}}, after: [m{i}]}}
+"
+            )
+        })
+        .collect();
+    let skew: Vec<String> = (0..512).map(|i| format!("{}", 1.0 + f64::from(i) / 1000.0)).collect();
+    let schedule = format!("schedule:\n{items}host_skew: [{}]", skew.join(", "));
+    let text = pattern_text("{dp: {size: 64}, pp: {size: 8}}", &schedule);
+    let text = text.replace("blocks:\n", "blocks:\n  meet: {all_reduce: {size: 64, dtype: f32}}\n");
+    let plan = Plan::new(&Pattern::from_yaml(&text).unwrap(), &[]).unwrap();
+    assert_eq!((plan.world.size(), plan.programs.len(), plan.communicators.len()), (512, 512, 64 + 8));
+    assert_eq!(plan.program_of, (0..512).collect::<Vec<u32>>());
+    for rank in [0, 6, 7, 511] {
+        let program = plan.program(rank);
+        // The last stage computes as well.
+        let (round, last) = if rank % 8 == 7 { (4, true) } else { (3, false) };
+        assert_eq!(program.instructions.len(), 100 * round);
+        for (i, instructions) in program.instructions.chunks(round).enumerate() {
+            let first = (i * round) as u32;
+            let host = (3_000.0 * (1.0 + f64::from(rank) / 1000.0)).round() as u64;
+            assert_eq!(instructions[1], Instruction::Host(host));
+            let after: Vec<_> = instructions
+                .iter()
+                .filter_map(|i| match i {
+                    Instruction::Issue { after, instance, .. } => Some((after.as_slice(), *instance)),
+                    Instruction::Wait(_) | Instruction::Host(_) => None,
+                })
+                .collect();
+            let waited = [first];
+            let met = [first + 2];
+            let expected: [(&[u32], u32); 3] = [(&[], i as u32), (&waited, i as u32), (&met, i as u32)];
+            assert_eq!(after, expected[..if last { 3 } else { 2 }]);
+        }
+    }
 }

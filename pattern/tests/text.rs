@@ -94,7 +94,23 @@ roles:
 
 #[test]
 fn names_that_yaml_would_misread_are_quoted() {
-    for name in ["yes", "1.5", "a: b", "with \"quotes\"", "tab\there", "null", " lead", "x #y", "", "[a]"] {
+    for name in [
+        "yes",
+        "1.5",
+        "a: b",
+        "with \"quotes\"",
+        "tab\there",
+        "null",
+        " lead",
+        "x #y",
+        "",
+        "[a]",
+        "inf",
+        "~",
+        "\u{feff}x",
+        "a\u{2028}b\u{85}",
+        "a:",
+    ] {
         let mut pattern = Pattern::from_yaml(EVERYTHING).unwrap();
         pattern.name = name.to_owned();
         assert_eq!(Pattern::from_yaml(&pattern.to_yaml()).unwrap().name, name);
@@ -155,6 +171,7 @@ fn errors_name_the_place_and_the_nearest_right_name() {
         ("blocks", "x: {compute: [{hold: 5 parsecs}]}", &["`5 parsecs`", "42us"]),
         ("blocks", "x: {all_gather: {size: 9007199254740993, dtype: f32}}", &["at most 1024TiB"]),
         ("blocks", "x: {compute: [{hold: 5us, times: 0}]}", &["from 1 to"]),
+        ("blocks", "x: {compute: [{hold: 340282366920938463463.999999999999999999ns}]}", &["at most 104 days"]),
         ("lanes", "x: {priority: hihg}", &["cannot be `hihg`", "did you mean `high`?"]),
         ("schedule", "- {run: gg, on: dp, lane: side}", &["no block is named `gg`", "did you mean `g`?"]),
         ("schedule", "- {run: g, on: pd, lane: side}", &["no axis is named `pd`", "did you mean `dp`?"]),
@@ -229,9 +246,118 @@ fn text_that_is_no_pattern_says_so() {
         ("maestro: 1\nname: x\nschedule: []\nroles: {}\n", "both a schedule and roles"),
         ("maestro: 1\nname: [x\n", "line "),
         ("maestro: 1\nname: x\nname: y\nschedule: []\n", "line 3"),
+        ("maestro: 1\n---\nname: x\n", "a second YAML document"),
         ("maestro: 1\nname: x\naxes: {3d: {size: 1}}\nschedule: []\n", "cannot be named `3d`"),
     ] {
         let error = Pattern::from_yaml(text).unwrap_err().to_string();
         assert!(error.contains(words) && !error.contains('\n'), "{text:?}: {error}");
     }
+}
+
+/// A pattern in which everything that has a name is called `name`.
+fn all_named(name: &str) -> String {
+    let name = format!("\"{name}\"");
+    let back = name.replace("\"", "");
+    format!(
+        "maestro: 1
+name: t
+axes: {{{name}: {{size: 2}}}}
+blocks: {{{name}: {{all_gather: {{size: 8, dtype: f32}}}}}}
+lanes: {{{name}: {{}}}}
+motifs:
+  {name}: [{{run: {name}, on: {name}, lane: {name}, as: {name}, after: [\"{back}[-1]\"]}}]
+roles:
+  {name}: {{when: {{{name}: [0, 1]}}, schedule: [{{do: {name}}}, {{wait: [{name}, {name}]}}, {{host: 1us, when: {{{name}: 1}}}}]}}
+"
+    )
+}
+
+#[test]
+fn every_name_that_is_accepted_reads_back() {
+    let mut names: Vec<String> = [
+        "true", "True", "FALSE", "null", "Null", "NULL", "~", "a:", "a::", ":", ":a", "::", "a:b", "a:/b", "/", "//a",
+        "/a", "_", "__", "_1", "_1.5", "_-", "yes", "no", "on", "off", "y", "n", "inf", "Inf", "nan", "NaN",
+        "infinity", "e5", "x1e5", "0x1", "1", "-", "-a", ".", "..", ".inf", ".nan", "---", "...", "a-", "a.", "a/",
+        "a-b", "a.b", "é", "日本", "٣", "²", "first", "last", "unknown", "when", "do", "run", "null.", "true-",
+        "true/", "a b", "", " a", "a ", "#", "a#", "<<", "=", "@", "*a", "&a", "!a", "|", ">", "%", "?", "[a]", "{a}",
+        "a,b", "a[-1]", "'a'",
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    let parts = ["a", "Z", "_", "-", ".", "/", ":", "0", "7", "true", "null", "é", "~", "e", "x", "#", " "];
+    let mut state = 0x2545_f491_4f6c_dd1d;
+    for _ in 0..1_000 {
+        let length = 1 + random(&mut state) % 4;
+        names.push((0..length).map(|_| parts[random(&mut state) % parts.len()]).collect());
+    }
+    let mut accepted = 0;
+    for name in &names {
+        match Pattern::from_yaml(&all_named(name)) {
+            Err(error) => {
+                assert!(error.to_string().contains(&format!("cannot be named `{name}`")), "{name:?}: {error}")
+            }
+            Ok(pattern) => {
+                accepted += 1;
+                assert_eq!(pattern.blocks[0].name, *name);
+                let text = pattern.to_yaml();
+                let again = Pattern::from_yaml(&text).unwrap_or_else(|error| panic!("{name:?}: {error}\n{text}"));
+                assert_eq!(again, pattern, "{text}");
+                assert_eq!(again.to_yaml(), text);
+            }
+        }
+    }
+    assert!(accepted > 300 && accepted < names.len(), "{accepted} of {}", names.len());
+}
+
+#[test]
+fn names_of_patterns_made_in_memory_are_checked_too() {
+    let mut pattern = Pattern::from_yaml(&with("", "")).unwrap();
+    pattern.lanes[1].name = "null".to_owned();
+    let error = Plan::new(&pattern, &[]).unwrap_err().to_string();
+    assert!(error.contains("lane cannot be named `null`; YAML takes this word for a value"), "{error}");
+}
+
+#[test]
+fn large_patterns_are_read_and_alias_bombs_are_not() {
+    // 512 ranks, each of which sends one element to every other.
+    let row = format!("[{}]", vec!["1"; 512].join(", "));
+    let splits = vec![row.as_str(); 512].join(", ");
+    let text = format!(
+        "maestro: 1\nname: t\naxes: {{ep: {{size: 512}}}}\nblocks:\n  a: {{all_to_all: {{size: 2KiB, dtype: f32, splits: [{splits}]}}}}
+lanes: {{main: {{}}}}\nschedule: [{{run: a, on: ep}}]\n"
+    );
+    assert_eq!(Plan::new(&Pattern::from_yaml(&text).unwrap(), &[]).unwrap().communicators.len(), 1);
+
+    let mut bomb = String::from("maestro: 1\na0: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n");
+    for i in 1..9 {
+        let row = vec![format!("*a{}", i - 1); 10].join(", ");
+        bomb.push_str(&format!("a{i}: &a{i} [{row}]\n"));
+    }
+    let error = Pattern::from_yaml(&bomb).unwrap_err().to_string();
+    assert!(error.contains("aliases (`*x`) of this text stand for too many values"), "{error}");
+
+    let deep = format!("maestro: 1\nschedule: {}{}\n", "[".repeat(100), "]".repeat(100));
+    let error = Pattern::from_yaml(&deep).unwrap_err().to_string();
+    assert!(error.contains("lists and maps nest more than 40 deep"), "{error}");
+
+    // One list of factors may serve every block.
+    let blocks: String = (0..200).map(|i| format!("  b{i}: {{compute: [{{hold: 1us}}], skew: *s}}\n")).collect();
+    let shared = format!(
+        "maestro: 1\nname: t\naxes: {{dp: {{size: 2}}}}\nblocks:\n  b: {{compute: [], skew: &s [1, 2]}}\n{blocks}lanes: {{main: {{}}}}\nschedule: [{{run: b7}}]\n"
+    );
+    assert_eq!(Pattern::from_yaml(&shared).unwrap().blocks[7].skew, [1.0, 2.0]);
+}
+
+#[test]
+fn references_without_quotes_are_recognised() {
+    for (line, reference) in [
+        ("- {run: c, lane: main, after: [c[-1]]}", "c[-1]"),
+        ("- {run: c, lane: main, after: [\"c[-1]\", x.y[-12]]}", "x.y[-12]"),
+        ("- {wait: c[-1]}", "c[-1]"),
+    ] {
+        let error = error("schedule", line);
+        assert!(error.ends_with(&format!("if {reference} is a reference, quote it: \"{reference}\"")), "{error}");
+    }
+    let error = Pattern::from_yaml("maestro: 1\nx: [-1, [-2\n").unwrap_err().to_string();
+    assert!(!error.contains("reference"), "{error}");
 }

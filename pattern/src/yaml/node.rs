@@ -3,9 +3,9 @@
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
-use serde_saphyr::Spanned;
+use serde_saphyr::{Spanned, budget::BudgetBreach};
 
-use crate::{Dtype, Error, FACTORS, MOST_BYTES, MOST_COUNT, Place, Result, parse_bytes, parse_duration};
+use crate::{Dtype, Error, FACTORS, MOST_BYTES, MOST_COUNT, Place, Result, check, parse_bytes, parse_duration};
 
 /// A value with its position.
 #[derive(Clone, Debug)]
@@ -32,28 +32,89 @@ pub(super) struct Key {
     pub name: String,
 }
 
+/// How deep lists and maps may nest in the text: 19 loops written in place. A level takes up to 32 KiB of stack in
+/// development builds, and threads have 2 MiB.
+const MOST_DEEP: usize = 40;
+
 /// Parses text into a tree.
 pub(super) fn parse(text: &str) -> Result<Node> {
-    // YAML 1.1 takes `y`, `no` and `on` for truth values; a block or axis may well be called so.
-    let options = serde_saphyr::options! { strict_booleans: true };
-    serde_saphyr::from_str_with_options::<Node>(text, options).map_err(|error| {
-        let place = error.location().map(|at| Place::new(at.line() as u32, at.column() as u32)).unwrap_or_default();
-        // The parser's own sentence repeats the position and may carry a snippet of several lines; ours is one line.
-        let message = error.without_snippet().to_string();
-        let message = message.lines().next().unwrap_or("not YAML").trim_end_matches('.').to_owned();
-        let message = match message.split_once(" at line ") {
-            Some((what, _)) => what.to_owned(),
-            None => message,
-        };
-        let message = match message.split_once(": ") {
-            Some((position, what)) if position.starts_with("error: line ") || position.starts_with("line ") => {
-                what.to_owned()
-            }
-            _ => message,
-        };
-        // What the parser advises its own callers is no use to a writer of patterns.
-        let message = message.split(", set ").next().unwrap_or(&message).to_owned();
-        Error::at(place, message).help("a pattern is one YAML document; docs/PATTERN.md shows the format")
+    // Every value takes a byte at least, and half of what the parser counts are ends of lists and maps. So no text
+    // breaches these by its own length, only by aliases that stand for more than they are; a few of those are welcome.
+    let values = text.len().saturating_mul(2).max(250_000);
+    let options = serde_saphyr::options! {
+        // YAML 1.1 takes `y`, `no` and `on` for truth values; a block or axis may well be called so.
+        strict_booleans: true,
+        budget: serde_saphyr::budget! {
+            max_nodes: values,
+            max_events: values.saturating_mul(2),
+            max_total_scalar_bytes: text.len().saturating_mul(2).max(64 << 20),
+            max_depth: MOST_DEEP,
+            // One list of factors may serve every block.
+            enforce_alias_anchor_ratio: false,
+        },
+    };
+    serde_saphyr::from_str_with_options::<Node>(text, options).map_err(|error| explained(&error, text))
+}
+
+/// The parser's error in one line of our own words.
+fn explained(error: &serde_saphyr::Error, text: &str) -> Error {
+    use serde_saphyr::Error as Yaml;
+    let place = error.location().map(|at| Place::new(at.line() as u32, at.column() as u32)).unwrap_or_default();
+    let mut cause = error.without_snippet();
+    while let Yaml::AliasError { error, .. } = cause {
+        cause = error.without_snippet();
+    }
+    match cause {
+        Yaml::Budget { breach: BudgetBreach::Depth { .. }, .. } => {
+            return Error::at(place, format!("lists and maps nest more than {MOST_DEEP} deep"))
+                .help("make motifs of the inner sequences");
+        }
+        // No text is too large by itself, see `parse`.
+        Yaml::Budget { .. }
+        | Yaml::AliasReplayCounterOverflow { .. }
+        | Yaml::AliasReplayLimitExceeded { .. }
+        | Yaml::AliasExpansionLimitExceeded { .. }
+        | Yaml::AliasReplayStackDepthExceeded { .. } => {
+            return Error::at(place, "the anchors (`&x`) and aliases (`*x`) of this text stand for too many values")
+                .help("use fewer, or write the values out");
+        }
+        Yaml::MultipleDocuments { .. } => {
+            return Error::at(place, "a second YAML document begins here").help("a pattern is one; remove the `---`");
+        }
+        _ => {}
+    }
+    // The parser's own sentence repeats the position and may carry a snippet of several lines; ours is one line.
+    let message = error.without_snippet().to_string();
+    let message = message.lines().next().unwrap_or("not YAML").trim_end_matches('.').to_owned();
+    let message = match message.split_once(" at line ") {
+        Some((what, _)) => what.to_owned(),
+        None => message,
+    };
+    let message = match message.split_once(": ") {
+        Some((position, what)) if position.starts_with("error: line ") || position.starts_with("line ") => {
+            what.to_owned()
+        }
+        _ => message,
+    };
+    // What the parser advises its own callers is no use to a writer of patterns.
+    let message = message.split(", set ").next().unwrap_or(&message).to_owned();
+    let line = place.position().and_then(|(line, _)| text.lines().nth(line.saturating_sub(1) as usize));
+    let bare = line.and_then(bare_reference);
+    Error::at(place, message).help(match bare {
+        Some(reference) => format!("if {reference} is a reference, quote it: \"{reference}\""),
+        None => "a pattern is one YAML document; docs/PATTERN.md shows the format".to_owned(),
+    })
+}
+
+/// A reference such as `gather[-1]` that stands without quotes: inside `[...]` and `{...}` brackets mean a list.
+fn bare_reference(line: &str) -> Option<&str> {
+    let named = |c: char| c.is_alphanumeric() || "_-./:".contains(c);
+    line.match_indices("[-").find_map(|(at, _)| {
+        let start =
+            line[..at].rfind(|c| !named(c)).map_or(0, |i| i + line[i..].chars().next().map_or(1, char::len_utf8));
+        let length = line[at..].find(']')?;
+        let quoted = line[..start].ends_with(['"', '\'']);
+        (start < at && !quoted).then(|| &line[start..=at + length])
     })
 }
 
@@ -205,10 +266,10 @@ impl Node {
         }
     }
 
-    /// A name: letters, digits, `_`, `-`, `.`, `/` and `:`, not starting with a digit or dash.
+    /// A name; see [`check::name`].
     pub fn name(&self, what: &str) -> Result<String> {
         let text = self.text(what)?;
-        check_name(self.place, what, &text)?;
+        check::name(self.place, what, &text)?;
         Ok(text)
     }
 
@@ -285,17 +346,6 @@ impl Node {
         from_name(&text)
             .ok_or_else(|| Error::at(self.place, format!("{what} cannot be `{text}`")).nearest(&text, names))
     }
-}
-
-/// See [`Node::name`].
-pub(super) fn check_name(place: Place, what: &str, text: &str) -> Result<()> {
-    let fits = |c: char| c.is_alphanumeric() || "_-./:".contains(c);
-    let starts = text.chars().next().is_some_and(|c| !c.is_ascii_digit() && c != '-' && c != '.');
-    if starts && text.chars().all(fits) {
-        return Ok(());
-    }
-    Err(Error::at(place, format!("{what} cannot be named `{text}`"))
-        .help("names are letters, digits and _ - . / : and do not start with a digit, dash or dot"))
 }
 
 /// The fields of a map that has been checked for unknown keys.

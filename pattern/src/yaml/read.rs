@@ -1,9 +1,10 @@
 //! Reads the frame of a pattern: source, axes, lanes, motifs, roles, assumptions.
 
-use super::node::{Fields, Key, Node, Value, check_name, parse};
+use super::node::{Fields, Key, Node, Value, parse};
 use super::{read_block, read_item};
 use crate::{
     Assumption, Axis, AxisShape, CommSettings, Confidence, Error, Lane, Motif, Pattern, Priority, Result, Role, Source,
+    check,
 };
 
 /// Keys of a pattern, in the order in which they are written.
@@ -62,7 +63,7 @@ fn named<T>(fields: &Fields<'_>, key: &'static str, read: impl Fn(&Key, &Node) -
     entries
         .iter()
         .map(|(key_node, node)| {
-            check_name(key_node.place, &format!("an entry of {key}"), &key_node.name)?;
+            check::name(key_node.place, &format!("an entry of {key}"), &key_node.name)?;
             read(key_node, node)
         })
         .collect()

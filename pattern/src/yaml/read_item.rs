@@ -1,7 +1,7 @@
 //! Reads schedules: runs, waits, host time, repeats, references and conditions.
 
 use super::node::{Node, Value};
-use crate::{Body, Error, Item, Reference, Result, Selector, Step, When};
+use crate::{Body, Error, Item, Reference, Result, Selector, Step, When, check};
 
 const STEPS: [&str; 5] = ["run", "host", "wait", "repeat", "do"];
 const KEYS: [&str; 10] = ["run", "on", "lane", "as", "after", "host", "wait", "repeat", "do", "when"];
@@ -74,7 +74,7 @@ fn reference(node: &Node) -> Result<Reference> {
             (label, back.filter(|back| *back > 0).ok_or_else(wrong)?)
         }
     };
-    super::node::check_name(node.place, "a label", label)?;
+    check::name(node.place, "a label", label)?;
     Ok(Reference { label: label.to_owned(), back })
 }
 
