@@ -23,7 +23,9 @@
 
 mod block;
 mod check;
+mod classes;
 mod collective;
+mod communicators;
 mod dtype;
 mod error;
 mod lower;

@@ -8,12 +8,14 @@
 //! What a sequence unrolls to is counted before any tree is built: a few motifs that do each other twice stand for
 //! more items than fit anywhere.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::HashMap;
 use std::rc::Rc;
 
+use crate::classes::classes;
+use crate::communicators::communicators;
 use crate::{
-    AxisId, BlockId, Body, Collective, CommSettings, Communicator, Error, Instruction, Item, LaneId, Pattern, Place,
-    Plan, Program, Reference, Result, Selector, Step, When, Work, World,
+    AxisId, BlockId, Body, Error, Instruction, Item, LaneId, Pattern, Place, Plan, Program, Reference, Result, Step,
+    World,
 };
 
 /// Longest program that a pattern may unroll to, every reference counted as an instruction of its own.
@@ -75,29 +77,6 @@ pub(crate) fn lower(pattern: &Pattern, world: World) -> Result<Lowered> {
     Ok(Lowered { plan, class_of })
 }
 
-/// Per rank its class, and per class its first rank. Ranks that agree on all conditions and have teams on the same
-/// axes are of one class.
-fn classes(pattern: &Pattern, world: &World) -> Result<(Vec<u32>, Vec<u32>)> {
-    let conditions = conditions(pattern);
-    for (when, place) in &conditions {
-        check_coordinates(when, world, *place)?;
-    }
-    let mut numbers: HashMap<(Vec<bool>, Vec<bool>), u32> = HashMap::new();
-    let mut class_of = Vec::new();
-    let mut first_ranks = Vec::new();
-    for rank in 0..world.size() {
-        let selected = conditions.iter().map(|(when, _)| world.selects(when, rank)).collect::<Result<Vec<bool>>>()?;
-        let seated = (0..world.axes().len()).map(|axis| world.seat(axis, rank).is_some()).collect();
-        let next = first_ranks.len() as u32;
-        let class = *numbers.entry((selected, seated)).or_insert(next);
-        if class == next {
-            first_ranks.push(rank);
-        }
-        class_of.push(class);
-    }
-    Ok((class_of, first_ranks))
-}
-
 /// The programs that are `wanted`, each as its class with all host times multiplied by a factor.
 fn scaled(unscaled: &mut [Vec<Instruction>], wanted: &[(usize, f64)]) -> Vec<Program> {
     let mut left = vec![0; unscaled.len()];
@@ -116,47 +95,6 @@ fn scaled(unscaled: &mut [Vec<Instruction>], wanted: &[(usize, f64)]) -> Vec<Pro
         programs.push(Program { instructions });
     }
     programs
-}
-
-/// Refuses coordinates that no rank has: a condition that selects nobody is a slip.
-fn check_coordinates(when: &When, world: &World, place: Place) -> Result<()> {
-    for (name, selector) in &when.0 {
-        let (Some(axis), Selector::These(all)) = (world.axis(name), selector) else { continue };
-        let size = world.teams(axis).iter().map(Vec::len).max().unwrap_or(0);
-        if let Some(coordinate) = all.iter().find(|coordinate| **coordinate as usize >= size) {
-            return Err(Error::at(
-                place,
-                format!("`when` asks for coordinate {coordinate} of axis `{name}` of size {size}"),
-            )
-            .help(format!("coordinates go from 0 to {}", size.saturating_sub(1))));
-        }
-    }
-    Ok(())
-}
-
-/// Every distinct condition of the pattern, with the place where it stands first.
-fn conditions(pattern: &Pattern) -> Vec<(&When, Place)> {
-    let mut all = Vec::new();
-    let mut seen = HashSet::new();
-    let mut todo: Vec<&Item> = Vec::new();
-    // A stack, filled from the back so that it empties in the order of the text.
-    todo.extend(pattern.roles.iter().flat_map(|r| &r.schedule).rev());
-    todo.extend(pattern.schedule.iter().rev());
-    todo.extend(pattern.motifs.iter().flat_map(|m| &m.items).rev());
-    for role in &pattern.roles {
-        if seen.insert(&role.when) {
-            all.push((&role.when, role.place));
-        }
-    }
-    while let Some(item) = todo.pop() {
-        if !item.when.0.is_empty() && seen.insert(&item.when) {
-            all.push((&item.when, item.place));
-        }
-        if let Step::Repeat { body: Body::Inline(inner), .. } = &item.step {
-            todo.extend(inner.iter().rev());
-        }
-    }
-    all
 }
 
 /// A schedule for one class of ranks, ready to unroll.
@@ -514,89 +452,5 @@ impl Unroll {
         after.sort_unstable();
         after.dedup();
         after
-    }
-}
-
-/// Every communicator that the programs need, and a check of each block against every team that runs it.
-fn communicators(
-    pattern: &Pattern,
-    world: &World,
-    classes: &[Vec<Instruction>],
-    class_of: &[u32],
-) -> Result<Vec<Communicator>> {
-    // (axis, team, lane) in that order is the one global order in which communicators are created.
-    let mut wanted: BTreeSet<(AxisId, u32, LaneId)> = BTreeSet::new();
-    let mut checked: HashSet<(BlockId, usize)> = HashSet::new();
-    let uses: Vec<_> = classes.iter().map(|instructions| uses(instructions)).collect();
-    for (rank, class) in class_of.iter().enumerate() {
-        for &(block, axis, lane) in &uses[*class as usize] {
-            let Some((team, _)) = world.seat(axis as usize, rank as u32) else { continue };
-            wanted.insert((axis, team, lane));
-            let ranks = world.teams(axis as usize)[team as usize].len();
-            if checked.insert((block, ranks)) {
-                check_block(&pattern.blocks[block as usize], ranks)?;
-            }
-        }
-    }
-    Ok(wanted
-        .into_iter()
-        .map(|(axis, team, lane)| Communicator {
-            axis,
-            team,
-            lane,
-            ranks: world.teams(axis as usize)[team as usize].clone(),
-            settings: merged(&world.axes()[axis as usize].settings, &pattern.lanes[lane as usize].settings),
-        })
-        .collect())
-}
-
-/// What communicates, ordered so that the same mistake gives the same sentence every time.
-fn uses(instructions: &[Instruction]) -> BTreeSet<(BlockId, AxisId, LaneId)> {
-    instructions
-        .iter()
-        .filter_map(|instruction| match instruction {
-            Instruction::Issue { block, axis: Some(axis), lane, .. } => Some((*block, *axis, *lane)),
-            Instruction::Issue { .. } | Instruction::Wait(_) | Instruction::Host(_) => None,
-        })
-        .collect()
-}
-
-fn check_block(block: &crate::Block, ranks: usize) -> Result<()> {
-    let check = |c: &Collective| c.check_team(block.place, &block.name, ranks);
-    match &block.work {
-        Work::Collective(collective) => check(collective),
-        Work::Group(all) => all.iter().try_for_each(check),
-        Work::P2p { transfers, .. } => {
-            for transfer in transfers {
-                let unit = transfer.dtype.bytes();
-                if !transfer.size.is_multiple_of(unit) {
-                    return Err(Error::at(
-                        block.place,
-                        format!(
-                            "block `{}`: a transfer of {} B is not whole {} elements of {unit} B",
-                            block.name,
-                            transfer.size,
-                            transfer.dtype.name()
-                        ),
-                    )
-                    .help(format!("the nearest size that is, is {}", (transfer.size / unit).max(1) * unit)));
-                }
-            }
-            Ok(())
-        }
-        Work::Compute(_) | Work::Cuda(_) => Ok(()),
-    }
-}
-
-/// The axis' settings, overridden by the lane's.
-fn merged(axis: &CommSettings, lane: &CommSettings) -> CommSettings {
-    CommSettings {
-        min_ctas: lane.min_ctas.or(axis.min_ctas),
-        max_ctas: lane.max_ctas.or(axis.max_ctas),
-        traffic_class: lane.traffic_class.or(axis.traffic_class),
-        algorithm: lane.algorithm.clone().or_else(|| axis.algorithm.clone()),
-        protocol: lane.protocol.clone().or_else(|| axis.protocol.clone()),
-        nvls: lane.nvls.or(axis.nvls),
-        sharp: lane.sharp.or(axis.sharp),
     }
 }

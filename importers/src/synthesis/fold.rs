@@ -4,8 +4,16 @@
 //! loop look the same. Two leaves are the same if they run the same block on the same lane and wait for the same; what
 //! one waits for and the other does not is no difference where there was nothing to wait for yet, as in the first
 //! iteration of a loop. Host time is averaged over what is folded together, which keeps its sum.
+//!
+//! A step has tens of thousands of leaves, so nothing is compared that cannot matter. Runs of equal classes (what
+//! [`same`] needs whatever there is to wait for) are found for all periods at once and taken by the lines that they can
+//! save at most; only a run that comes to the top is compared leaf by leaf, and only one that stays there is merged,
+//! which is what decides. Periods have no limit: a loop over half a step is found like one over two launches.
 
-use std::collections::BTreeSet;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
+
+use super::spans::Spans;
 
 /// A relative reference: the execution of a block, 0 for the last one issued before.
 pub(crate) type Back = (usize, u32);
@@ -25,7 +33,7 @@ pub(crate) struct Timed {
     pub leaf: Leaf,
     /// Host time before it, in nanoseconds, summed over `places`.
     pub host_ns: f64,
-    /// Where it stands in the unrolled sequence.
+    /// Where it stands in the unrolled sequence, the latest place last.
     pub places: Vec<usize>,
 }
 
@@ -64,69 +72,215 @@ impl Issued {
         Self(places)
     }
 
+    /// The last place where a reference finds nothing.
+    fn nothing_until(&self, (block, back): Back) -> usize {
+        self.0.get(block).and_then(|issued| issued.get(back as usize)).copied().unwrap_or(usize::MAX)
+    }
+
     /// Whether `reference` finds nothing at any of `places`.
-    fn vacuous(&self, (block, back): Back, places: &[usize]) -> bool {
-        let Some(issued) = self.0.get(block) else { return true };
-        places.iter().all(|place| issued.partition_point(|other| other < place) <= back as usize)
+    fn vacuous(&self, reference: Back, places: &[usize]) -> bool {
+        places.last().is_none_or(|latest| *latest <= self.nothing_until(reference))
     }
 }
 
-/// Replaces repetitions by loops, the one that saves most first.
+/// Replaces repetitions by loops, until a loop makes no more of them.
 fn loops(mut trees: Vec<Tree>, issued: &Issued) -> Vec<Tree> {
-    while let Some((start, period, times)) = best(&trees, issued) {
-        let mut body: Vec<Tree> = trees[start..start + period].to_vec();
-        for n in 1..times {
-            let from = start + n * period;
-            for (tree, other) in body.iter_mut().zip(&trees[from..from + period]) {
-                merge(tree, other);
-            }
+    loop {
+        let found = repetitions(&trees, issued);
+        if found.is_empty() {
+            return trees;
         }
-        let body = loops(body, issued);
-        trees.splice(start..start + period * times, [Tree::Loop { times, body }]);
+        let mut rest = trees.into_iter();
+        let mut at = 0;
+        trees = Vec::new();
+        for (start, Repetition { end, times, body }) in found {
+            trees.extend(rest.by_ref().take(start - at));
+            trees.push(Tree::Loop { times, body: loops(body, issued) });
+            rest.by_ref().take(end - start).for_each(drop);
+            at = end;
+        }
+        trees.extend(rest);
     }
-    trees
 }
 
-/// (start, period, times) of the repetition that saves most lines; the shorter period among equals.
-fn best(trees: &[Tree], issued: &Issued) -> Option<(usize, usize, usize)> {
-    let mut best = None;
-    let mut most = 0;
-    for period in 1..=trees.len() / 2 {
-        let mut start = 0;
-        while start + 2 * period <= trees.len() {
-            let times = repetitions(&trees[start..], period, issued);
-            if times > 1 {
-                // A loop costs two lines of its own.
-                let saved = (lines(&trees[start..start + period]) * (times - 1)).saturating_sub(2);
-                if saved > most {
-                    most = saved;
-                    best = Some((start, period, times));
+/// A sequence that stands several times in a row, merged.
+struct Repetition {
+    end: usize,
+    times: usize,
+    body: Vec<Tree>,
+}
+
+/// Trees from `start` to `end` of which each may be the same as the one a period later. In the order in which they are
+/// taken: what saves most lines, then the shorter period, then the earlier.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Run {
+    saved: usize,
+    period: Reverse<usize>,
+    start: Reverse<usize>,
+    end: usize,
+    /// Whether each was compared with the one a period later; else only their classes were.
+    compared: bool,
+}
+
+impl Run {
+    /// `None` if a loop would save nothing. `lines` are those before each tree.
+    fn new(start: usize, end: usize, period: usize, compared: bool, lines: &[usize]) -> Option<Self> {
+        let times = end.saturating_sub(start) / period;
+        // A loop costs two lines of its own.
+        let saved = ((lines.get(start + period)? - lines[start]) * times.saturating_sub(1)).saturating_sub(2);
+        (saved > 0).then_some(Self { saved, period: Reverse(period), start: Reverse(start), end, compared })
+    }
+}
+
+/// Repetitions that do not overlap, by where they start: the one that saves most, then the next in what is left.
+fn repetitions(trees: &[Tree], issued: &Issued) -> BTreeMap<usize, Repetition> {
+    let marks = marks(trees, issued);
+    let mut before = vec![0];
+    for tree in trees {
+        before.push(before[before.len() - 1] + lines(std::slice::from_ref(tree)));
+    }
+    let classes: Vec<u32> = marks.iter().map(|mark| mark.class).collect();
+    let run = |start, end, period, compared| Run::new(start, end, period, compared, &before);
+    let mut runs: BinaryHeap<Run> =
+        periodic(&classes).into_iter().filter_map(|(start, end, period)| run(start, end, period, false)).collect();
+    let mut found: BTreeMap<usize, Repetition> = BTreeMap::new();
+    while let Some(Run { period: Reverse(period), start: Reverse(start), end, compared, .. }) = runs.pop() {
+        let taken = found.range(..end).next_back().map(|(from, taken)| (*from, taken.end));
+        if let Some((from, to)) = taken.filter(|(_, to)| *to > start) {
+            runs.extend(run(start, from, period, compared));
+            runs.extend(run(to.max(start), end, period, compared));
+            continue;
+        }
+        if !compared {
+            let mut from = start;
+            for at in start..end - period {
+                let other = at + period;
+                if !(marks[at].agrees(&marks[other]) && loops_agree(&trees[at], &trees[other], issued)) {
+                    runs.extend(run(from, other, period, true));
+                    from = at + 1;
                 }
             }
-            start += 1;
+            runs.extend(run(from, end, period, true));
+            continue;
+        }
+        let (times, body) = merged(&trees[start..end], period, issued);
+        let until = start + times * period;
+        if times == (end - start) / period {
+            found.insert(start, Repetition { end: until, times, body });
+        } else {
+            // What is the same as its neighbour need not be the same as all before merged: sameness is not transitive.
+            // It is where every reference finds something, as a capture's do, so what is left needs no finer search.
+            runs.extend(run(start, until, period, true));
+            runs.extend(run(until, end, period, true));
         }
     }
-    best
+    found
 }
 
-/// How often the first `period` trees stand in a row.
-fn repetitions(trees: &[Tree], period: usize, issued: &Issued) -> usize {
-    let mut body: Option<Vec<Tree>> = None;
+/// (start, end, period) of every longest stretch, two periods or more, in which all is as a period later.
+fn periodic(classes: &[u32]) -> Vec<(usize, usize, usize)> {
+    let spans = Spans::new(classes);
+    let mut all = Vec::new();
+    for period in 1..=classes.len() / 2 {
+        // A stretch of two periods holds a multiple of the period and the place a period later.
+        let mut at = 0;
+        while at + period < classes.len() {
+            let ahead = spans.ahead(at, at + period);
+            let (start, end) = (at - spans.behind(at, at + period), at + period + ahead);
+            if end - start >= 2 * period {
+                all.push((start, end, period));
+            }
+            at = ((at + ahead) / period + 1) * period;
+        }
+    }
+    all
+}
+
+/// How often the first `period` trees stand in a row, and all of them merged.
+fn merged(trees: &[Tree], period: usize, issued: &Issued) -> (usize, Vec<Tree>) {
+    let mut body = trees[..period].to_vec();
     let mut times = 1;
-    while (times + 1) * period <= trees.len() {
-        let next = &trees[times * period..(times + 1) * period];
-        let so_far = body.as_deref().unwrap_or(&trees[..period]);
-        if !so_far.iter().zip(next).all(|(a, b)| same(a, b, issued)) {
+    for next in trees.chunks_exact(period).skip(1) {
+        if !body.iter().zip(next).all(|(a, b)| same(a, b, issued)) {
             break;
         }
-        // Sameness is not transitive: compare with everything merged so far.
-        let merged = body.get_or_insert_with(|| trees[..period].to_vec());
-        for (tree, other) in merged.iter_mut().zip(next) {
-            merge(tree, other);
-        }
+        body.iter_mut().zip(next).for_each(|(tree, other)| merge(tree, other));
         times += 1;
     }
-    times
+    (times, body)
+}
+
+/// What two trees that are the same have in common, so cheap that it can be compared for every period.
+struct Mark {
+    /// Number of what is done, whatever it waits for.
+    class: u32,
+    /// What a leaf waits for: a bit for each reference that leaves of its class have, shared if there are more than 64.
+    waits: u64,
+    /// That, and what finds nothing there anyway.
+    may_wait: u64,
+}
+
+impl Mark {
+    fn agrees(&self, other: &Self) -> bool {
+        self.class == other.class && self.waits & !other.may_wait == 0 && other.waits & !self.may_wait == 0
+    }
+}
+
+/// What a tree does, whatever it waits for.
+#[derive(PartialEq, Eq, Hash)]
+enum Class {
+    Run(usize, Option<usize>, usize),
+    Wait(Back),
+    Loop(usize, Vec<u32>),
+}
+
+fn marks(trees: &[Tree], issued: &Issued) -> Vec<Mark> {
+    let mut numbers = HashMap::new();
+    let classes: Vec<u32> = trees.iter().map(|tree| class(tree, &mut numbers)).collect();
+    // The references of each class with their bits, and until where those of a bit find nothing.
+    let mut references: Vec<(HashMap<Back, usize>, Vec<usize>)> = Vec::new();
+    references.resize_with(numbers.len(), Default::default);
+    for (tree, class) in trees.iter().zip(&classes) {
+        let (bits, until) = &mut references[*class as usize];
+        for back in waits_for(tree) {
+            let bit = bits.len() % 64;
+            if !bits.contains_key(back) {
+                bits.insert(*back, bit);
+                until.resize(until.len().max(bit + 1), 0);
+                until[bit] = until[bit].max(issued.nothing_until(*back));
+            }
+        }
+    }
+    let mark = |(tree, class): (&Tree, u32)| {
+        let (bits, until) = &references[class as usize];
+        let waits = waits_for(tree).filter_map(|back| bits.get(back)).fold(0, |all, bit| all | 1 << bit);
+        let latest = if let Tree::Leaf(timed) = tree { timed.places.last().copied() } else { None };
+        let nothing = until.iter().enumerate().filter(|(_, until)| latest.is_none_or(|latest| latest <= **until));
+        let may_wait = nothing.fold(waits, |all, (bit, _)| all | 1 << bit);
+        Mark { class, waits, may_wait }
+    };
+    trees.iter().zip(classes).map(mark).collect()
+}
+
+fn class(tree: &Tree, numbers: &mut HashMap<Class, u32>) -> u32 {
+    let class = match tree {
+        Tree::Leaf(Timed { leaf: Leaf::Run { block, axis, lane, .. }, .. }) => Class::Run(*block, *axis, *lane),
+        Tree::Leaf(Timed { leaf: Leaf::Wait(back), .. }) => Class::Wait(*back),
+        Tree::Loop { times, body } => Class::Loop(*times, body.iter().map(|tree| class(tree, numbers)).collect()),
+    };
+    let next = numbers.len() as u32;
+    *numbers.entry(class).or_insert(next)
+}
+
+/// What a leaf that issues a block waits for.
+fn waits_for(tree: &Tree) -> impl Iterator<Item = &Back> {
+    let after = if let Tree::Leaf(Timed { leaf: Leaf::Run { after, .. }, .. }) = tree { Some(after) } else { None };
+    after.into_iter().flatten()
+}
+
+/// Marks say all about leaves, but nothing about what waits inside loops.
+fn loops_agree(a: &Tree, b: &Tree, issued: &Issued) -> bool {
+    matches!(a, Tree::Leaf(_)) || same(a, b, issued)
 }
 
 fn lines(trees: &[Tree]) -> usize {
@@ -185,63 +339,4 @@ fn merge(tree: &mut Tree, other: &Tree) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn run(block: usize, after: &[Back]) -> (Leaf, f64) {
-        (Leaf::Run { block, axis: None, lane: 0, after: after.iter().copied().collect() }, 10.0)
-    }
-
-    /// `a b*3 (c d)*2`, leaves as block numbers.
-    fn show(trees: &[Tree]) -> String {
-        let shown = trees.iter().map(|tree| match tree {
-            Tree::Leaf(Timed { leaf: Leaf::Run { block, .. }, .. }) => block.to_string(),
-            Tree::Leaf(_) => "w".to_owned(),
-            Tree::Loop { times, body } => format!("({})*{times}", show(body)),
-        });
-        shown.collect::<Vec<_>>().join(" ")
-    }
-
-    fn folded(blocks: &[usize]) -> String {
-        show(&fold(blocks.iter().map(|block| run(*block, &[])).collect()))
-    }
-
-    #[test]
-    fn repetitions_become_loops() {
-        assert_eq!(folded(&[0, 1, 2, 1, 2, 1, 2, 3]), "0 (1 2)*3 3");
-        assert_eq!(folded(&[0, 1, 2]), "0 1 2");
-    }
-
-    #[test]
-    fn loops_nest() {
-        assert_eq!(folded(&[0, 1, 1, 1, 1, 2, 0, 1, 1, 1, 1, 2]), "(0 (1)*4 2)*2");
-    }
-
-    #[test]
-    fn what_saves_no_line_stays() {
-        assert_eq!(folded(&[5, 5]), "5 5");
-        assert_eq!(folded(&[5, 5, 5]), "(5)*3");
-    }
-
-    #[test]
-    fn a_reference_to_nothing_is_no_difference() {
-        // The first iteration has no gather before its own to wait for.
-        let first = vec![run(0, &[]), run(1, &[(0, 0)])];
-        let later = [run(0, &[]), run(1, &[(0, 0), (0, 1)])];
-        let all: Vec<_> = first.into_iter().chain(later.clone()).chain(later.clone()).collect();
-        let trees = fold(all);
-        assert_eq!(show(&trees), "(0 1)*3");
-        // But a real difference is one.
-        let other = [run(0, &[]), run(1, &[])];
-        assert_eq!(show(&fold(later.iter().chain(&other).cloned().collect())), "0 1 0 1");
-    }
-
-    #[test]
-    fn host_time_keeps_its_sum() {
-        let leaves = (0..6).map(|n| (run(n % 2, &[]).0, n as f64)).collect();
-        let [Tree::Loop { body, .. }] = &fold(leaves)[..] else { panic!("one loop") };
-        let sums: Vec<f64> =
-            body.iter().map(|tree| if let Tree::Leaf(leaf) = tree { leaf.host_ns } else { 0.0 }).collect();
-        assert_eq!(sums, [0.0 + 2.0 + 4.0, 1.0 + 3.0 + 5.0]);
-    }
-}
+mod tests;

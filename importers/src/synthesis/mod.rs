@@ -29,6 +29,7 @@ mod matching;
 mod motifs;
 mod nesting;
 mod resolve;
+mod spans;
 mod steps;
 mod summary;
 
