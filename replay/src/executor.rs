@@ -1,7 +1,7 @@
 //! The one loop that runs a program, and the order of turns above it.
 //!
 //! [`drive`] has no clock and looks into no block: time and work are the endpoint's. [`Session`] decides what is driven
-//! when: data verified once, then rounds of the whole step and of every block alone, interleaved, so that whatever
+//! when: data verified once, then rounds of the whole step and of every working block alone, interleaved, so that whatever
 //! drifts on a machine (its clock rate, its temperature, its neighbours) drifts under both alike.
 
 use maestro_pattern::{Instruction, Measurement, Plan, Program};
@@ -64,7 +64,9 @@ impl<'p> Session<'p> {
 
     /// The turns of one round.
     pub fn turns(&self) -> impl Iterator<Item = &Turn> {
-        std::iter::once(&self.step).chain(self.alone.iter().filter(|_| self.settings.alone))
+        // A hold lasts as long as it is told to: alone it would say nothing, and its slowdown less.
+        let worth = |turn: &&Turn| self.settings.alone && (turn.communicates() || self.settings.works());
+        std::iter::once(&self.step).chain(self.alone.iter().filter(worth))
     }
 
     /// The recorded iterations in the order in which they are run: round, turn, iteration in the round.

@@ -41,7 +41,7 @@ fn a_replay_prints_the_table_and_writes_the_run() {
     assert_eq!(fs::read_to_string(here.path().join("run/pattern.yaml")).unwrap(), SMALL);
     let info: Value = serde_json::from_str(&fs::read_to_string(here.path().join("run/run.json")).unwrap()).unwrap();
     assert_eq!((&info["backend"], &info["ranks"]), (&"threads".into(), &2.into()));
-    assert!(out.contains("Note: compute holds its lane"), "{out}");
+    assert!(out.contains("Note: compute only holds its lane"), "{out}");
     assert_eq!(maestro(here.path(), ["report", "run"]).ok(), out.split("Run folder").next().unwrap());
 }
 

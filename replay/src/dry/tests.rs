@@ -3,7 +3,7 @@
 use maestro_pattern::{Measurement, Pattern, Plan, Program, State};
 
 use super::Dry;
-use crate::{Backend, Error, Pacing, Settings};
+use crate::{Backend, Compute, Error, Pacing, Settings};
 
 fn plan(text: &str) -> Plan {
     let pattern = Pattern::from_yaml(&format!("maestro: 1\nname: test\n{text}")).unwrap();
@@ -104,7 +104,7 @@ fn a_message_waits_for_its_own_peers_only() {
 
 #[test]
 fn alone_each_block_lasts_as_long_as_it_was_captured() {
-    let settings = Settings { alone: true, iterations: 2, rounds: 3, ..settings(Pacing::Gaps) };
+    let settings = Settings { alone: true, iterations: 2, rounds: 3, compute: Compute::Work, ..settings(Pacing::Gaps) };
     let rows = Dry.run(&plan(CHAIN), &settings).unwrap();
     // Two blocks, three ranks, overlapped and alone.
     assert_eq!(rows.len(), 2 * 3 * 2 * 2 * 3);
@@ -115,6 +115,14 @@ fn alone_each_block_lasts_as_long_as_it_was_captured() {
         let captured = if &*row.block == "shift" { 5_000 } else { [10_000, 20_000, 40_000][row.rank as usize] };
         assert_eq!((row.start_ns, row.end_ns, row.wait_ns.unwrap_or(0)), (0, captured, 0), "{row:?}");
     }
+}
+
+#[test]
+fn held_compute_is_not_run_alone() {
+    let settings = Settings { alone: true, ..settings(Pacing::Gaps) };
+    let rows = Dry.run(&plan(CHAIN), &settings).unwrap();
+    assert!(rows.iter().filter(|row| row.state == State::Alone).all(|row| &*row.block == "shift"));
+    assert_eq!(rows.iter().filter(|row| row.state == State::Alone).count(), 3);
 }
 
 #[test]

@@ -74,10 +74,7 @@ fn note_what_is_ignored(plan: &Plan, settings: &Settings) {
     }
     let compute = |(block, _, _): &(u32, _, _)| !plan.blocks[*block as usize].work.communicates();
     if settings.compute == Compute::Hold && plan.uses().iter().any(compute) {
-        note(
-            "compute holds its lane for the captured time and takes no core: its slowdown is how late holds wake"
-                .into(),
-        );
+        note("compute only holds its lane for the captured time and takes no core, so it has no slowdown".into());
     }
     for (block, _, _) in plan.uses() {
         let block = &plan.blocks[block as usize];

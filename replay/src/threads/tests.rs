@@ -45,8 +45,8 @@ schedule:
 #[test]
 fn lanes_are_ordered_and_dependencies_kept() {
     let rows = Threads.run(&plan(LAYERS), &settings()).unwrap();
-    // Two states, two rounds, two iterations, two ranks; of the step ten executions, alone four uses.
-    assert_eq!(rows.len(), 2 * 2 * 2 * (10 + 4));
+    // Two rounds, two iterations, two ranks; of the step ten executions, alone the two uses that communicate.
+    assert_eq!(rows.len(), 2 * 2 * 2 * (10 + 2));
     for rank in 0..2 {
         let step = step(&rows, rank);
         for lane in ["compute", "comm"] {
@@ -290,6 +290,6 @@ fn a_run_tells_what_it_does() {
     Threads.run(&plan(LAYERS), &Settings { notify, ..settings() }).unwrap();
     let told: Vec<Notice> = told.try_iter().collect();
     assert!(told.iter().any(|notice| matches!(notice, Notice::Verified { rank: 1, executions: 2, .. })), "{told:?}");
-    // Five turns (the step and four uses) of two rounds and two iterations.
-    assert_eq!(told.last(), Some(&Notice::Progress { done: 20, total: 20 }));
+    // Three turns (the step and the two uses that communicate) of two rounds and two iterations.
+    assert_eq!(told.last(), Some(&Notice::Progress { done: 12, total: 12 }));
 }
