@@ -130,7 +130,7 @@ pub struct How {
     /// Recorded iterations of each turn
     #[arg(long, default_value_t = Settings::default().iterations, value_parser = clap::value_parser!(u32).range(1..=MOST))]
     pub iterations: u32,
-    /// Rounds; each has a turn of the step and a turn of every block alone
+    /// Rounds; each has a turn of the step and a turn of every block alone (compute only if it works)
     #[arg(long, default_value_t = Settings::default().rounds, value_parser = clap::value_parser!(u32).range(1..=MOST))]
     pub rounds: u32,
     /// Iterations dropped before the recorded ones of each turn

@@ -59,7 +59,7 @@ fn setup(run: &Run) -> String {
     };
     let axes: Vec<String> = info.axes.iter().map(axis).collect();
     let mut line = format!(
-        "{} {origin} {}, {} ({}): {} x {}, {} dropped",
+        "{} {origin} {}, {} ({}): {} x {}, {} a turn dropped",
         info.pattern.name,
         info.backend,
         count(info.ranks, "rank"),

@@ -65,14 +65,16 @@ impl Report for Blocks {
     fn method(&self, view: &View) -> Vec<&'static str> {
         let mut lines = Vec::new();
         let (compared, _) = presence(view, "slowdown");
-        let (bounded, unbounded) = presence(view, "slowdown_lo");
+        let (bounded, _) = presence(view, "slowdown_lo");
+        let has = |row: usize, key: &str| *view.value(row, key) != Value::Missing;
+        let unbounded = (0..view.rows.len()).any(|row| has(row, "slowdown") && !has(row, "slowdown_lo"));
         if compared {
             lines.push(method::SLOWDOWN);
         }
         if bounded {
             lines.push(INTERVAL);
         }
-        if compared && unbounded {
+        if unbounded {
             lines.push(FEW);
         }
         lines.push(EXPOSED);
