@@ -8,11 +8,14 @@ use std::collections::{BTreeMap, HashMap};
 use maestro_pattern::{Measurement, Pattern, State};
 use serde::Serialize;
 
+use crate::statistics;
+
 /// The captured step beside another run of the same pattern.
 ///
-/// A step lasts from a rank's own first start to its own last end, on the rank for which that is longest. Executions
-/// match by rank, block and instance. Errors of collectives are mean absolute differences over all matched executions
-/// of blocks that communicate, relative to the captured step.
+/// A step lasts from a rank's own first start to its own last end, on the rank for which that is longest; of several
+/// overlapped iterations it is the median, as in the table `steps`. Executions match by rank, block and instance, in
+/// the iteration of median length (the lower of two). Errors of collectives are mean absolute differences over all
+/// matched executions of blocks that communicate, relative to the captured step.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Fidelity {
     /// The captured step in microseconds.
@@ -33,12 +36,12 @@ pub struct Fidelity {
 type Key<'a> = (u32, &'a str, u32);
 
 impl Fidelity {
-    /// Compares the iteration of median length (the lower of two) that each side has overlapped. `None` where a side has
-    /// none, or the captured step takes no time.
+    /// Compares what each side has overlapped. `None` where a side has nothing, or the captured step takes no time.
     pub fn of(pattern: &Pattern, captured: &[Measurement], other: &[Measurement]) -> Option<Self> {
-        let (captured, other) = (typical(captured)?, typical(other)?);
-        let captured_ns = step_ns(&captured).filter(|ns| *ns > 0)?;
-        let other_ns = step_ns(&other)?;
+        let ((captured_ns, captured), (other_ns, other)) = (typical(captured)?, typical(other)?);
+        if captured_ns == 0.0 {
+            return None;
+        }
 
         let communicating: Vec<&str> =
             pattern.blocks.iter().filter(|b| b.work.communicates()).map(|b| b.name.as_str()).collect();
@@ -54,11 +57,11 @@ impl Fidelity {
                 ends_ns += theirs.end_ns.abs_diff(ours.end_ns);
             }
         }
-        let mean_pct = |sum_ns: u64| (pairs > 0).then(|| percent(sum_ns as f64 / pairs as f64, captured_ns as f64));
+        let mean_pct = |sum_ns: u64| (pairs > 0).then(|| percent(sum_ns as f64 / pairs as f64, captured_ns));
         Some(Self {
-            captured_step_us: captured_ns as f64 / 1e3,
-            other_step_us: other_ns as f64 / 1e3,
-            step_error_pct: percent(other_ns.abs_diff(captured_ns) as f64, captured_ns as f64),
+            captured_step_us: captured_ns / 1e3,
+            other_step_us: other_ns / 1e3,
+            step_error_pct: percent((other_ns - captured_ns).abs(), captured_ns),
             collective_start_error_pct: mean_pct(starts_ns),
             collective_end_error_pct: mean_pct(ends_ns),
             unmatched: captured.len() + other.len() - 2 * matched,
@@ -73,27 +76,28 @@ fn percent(part: f64, whole: f64) -> f64 {
 /// The executions of an iteration.
 type Iteration<'a> = HashMap<Key<'a>, &'a Measurement>;
 
-/// The overlapped executions of the iteration of median length.
-fn typical(measurements: &[Measurement]) -> Option<Iteration<'_>> {
+/// The median step over the overlapped iterations, in nanoseconds, and the executions of the iteration in the middle.
+fn typical(measurements: &[Measurement]) -> Option<(f64, Iteration<'_>)> {
     let mut iterations: BTreeMap<(u32, u32), Iteration<'_>> = BTreeMap::new();
     for m in measurements.iter().filter(|m| m.state == State::Overlapped) {
         iterations.entry((m.round, m.iteration)).or_default().insert((m.rank, &*m.block, m.instance), m);
     }
-    let mut lengths: Vec<(Option<u64>, (u32, u32))> =
+    let mut lengths: Vec<(u64, (u32, u32))> =
         iterations.iter().map(|(key, iteration)| (step_ns(iteration), *key)).collect();
     lengths.sort_unstable();
-    let (_, median) = lengths.get(lengths.len().checked_sub(1)? / 2)?;
-    iterations.remove(median)
+    let (_, middle) = *lengths.get(lengths.len().checked_sub(1)? / 2)?;
+    let median_ns = statistics::median(&mut lengths.iter().map(|(ns, _)| *ns).collect::<Vec<_>>())?;
+    Some((median_ns, iterations.remove(&middle)?))
 }
 
 /// The longest rank's span.
-fn step_ns(iteration: &Iteration<'_>) -> Option<u64> {
+fn step_ns(iteration: &Iteration<'_>) -> u64 {
     let mut spans: HashMap<u32, (u64, u64)> = HashMap::new();
     for m in iteration.values() {
         let span = spans.entry(m.rank).or_insert((m.start_ns, m.end_ns));
         *span = (span.0.min(m.start_ns), span.1.max(m.end_ns));
     }
-    spans.values().map(|(first, last)| last - first).max()
+    spans.values().map(|(first, last)| last - first).max().unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -152,14 +156,16 @@ mod tests {
     }
 
     #[test]
-    fn only_the_first_overlapped_iteration_counts() {
+    fn the_step_is_the_median_of_the_overlapped_iterations() {
         let mut later = ran(0, "gather", 0, 0, 500);
         later.iteration = 3;
         let mut alone = ran(0, "gather", 0, 0, 900);
         alone.state = State::Alone;
         let side = [later, alone, ran(0, "gather", 0, 0, 100)];
-        let fidelity = Fidelity::of(&pattern(), &side, &side).unwrap();
-        assert_eq!((fidelity.captured_step_us, fidelity.step_error_pct, fidelity.unmatched), (0.1, 0.0, 0));
+        let fidelity = Fidelity::of(&pattern(), &side[2..], &side).unwrap();
+        // (100 + 500) / 2; what is compared start by start is the lower of the two.
+        assert_eq!((fidelity.captured_step_us, fidelity.other_step_us), (0.1, 0.3));
+        assert_eq!((fidelity.collective_end_error_pct, fidelity.unmatched), (Some(0.0), 0));
         assert_eq!(Fidelity::of(&pattern(), &side[1..2], &side), None);
         assert_eq!(Fidelity::of(&pattern(), &[ran(0, "gather", 0, 5, 5)], &side), None);
     }
