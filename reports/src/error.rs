@@ -9,13 +9,15 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// There is nothing at the path.
-    #[error("{path}: no such folder; give a folder that `maestro replay -o` or `maestro import` wrote")]
+    #[error("{path}: no such folder; give a folder that `maestro replay -o` or `maestro import --run` wrote")]
     FolderMissing {
         /// The folder asked for.
         path: PathBuf,
     },
     /// A folder, or a file, that is no run.
-    #[error("{path}: not a run, it has no run.json; give a folder that `maestro replay -o` or `maestro import` wrote")]
+    #[error(
+        "{path}: not a run, it has no run.json; give a folder that `maestro replay -o` or `maestro import --run` wrote"
+    )]
     NotARun {
         /// The folder asked for.
         path: PathBuf,

@@ -33,7 +33,7 @@ const SHOWN: [Shown; 11] = [
 ];
 
 const METHOD: &str = "A step lasts from the first start to the last end of its longest rank; comm, compute and exposed \
-    are means over iterations and ranks.";
+    are means over iterations and ranks. Compute counts its blocks whole, with the gaps between their kernels.";
 
 impl Report for Steps {
     fn name(&self) -> &'static str {
