@@ -86,10 +86,7 @@ impl Work {
             Self::Collective(c) if c.kind == CollectiveKind::Barrier => None,
             Self::Collective(c) => c.size,
             Self::Group(all) => total(all.iter().map(|c| c.size)),
-            Self::P2p { transfers, .. } => {
-                let way = |way: Direction| total(transfers.iter().filter(|t| t.direction == way).map(|t| Some(t.size)));
-                way(Direction::Send).max(way(Direction::Recv))
-            }
+            Self::P2p { transfers, .. } => Some(exchanged(transfers)),
             Self::Compute(kernels) => total(kernels.iter().map(Kernel::bytes)),
             Self::Cuda(_) => None,
         }
@@ -103,6 +100,19 @@ impl Work {
             Self::Group(_) | Self::Compute(_) | Self::Cuda(_) => None,
         }
     }
+}
+
+/// Bytes that `transfers` send, or receive if that is more; as many as there can be if they are more.
+pub fn exchanged<'a>(transfers: impl IntoIterator<Item = &'a Transfer>) -> u64 {
+    let (mut sent, mut received) = (0u64, 0u64);
+    for transfer in transfers {
+        let way = match transfer.direction {
+            Direction::Send => &mut sent,
+            Direction::Recv => &mut received,
+        };
+        *way = way.saturating_add(transfer.size);
+    }
+    sent.max(received)
 }
 
 /// The sum of bytes that are all known; as many as there can be if they are more.

@@ -37,7 +37,7 @@ mod quantity;
 mod world;
 mod yaml;
 
-pub use block::{Block, CopyDirection, CudaKernel, Direction, Kernel, Transfer, Work};
+pub use block::{Block, CopyDirection, CudaKernel, Direction, Kernel, Transfer, Work, exchanged};
 pub use collective::{Collective, CollectiveKind, ReduceOp};
 pub use dtype::Dtype;
 pub use error::{Error, Place, Result};
@@ -50,4 +50,4 @@ pub use plan::{AxisId, BlockId, Communicator, Instruction, LaneId, Plan, Program
 pub use quantity::{
     FACTORS, MOST_BYTES, MOST_COUNT, MOST_NS, format_bytes, format_duration, parse_bytes, parse_duration,
 };
-pub use world::{AxisSize, World};
+pub use world::{AxisSize, MOST_RANKS, World, peer};

@@ -2,6 +2,9 @@
 
 use crate::{Axis, AxisShape, Error, Result, Selector, When};
 
+/// Most ranks that a world may have.
+pub const MOST_RANKS: u64 = 1 << 20;
+
 /// A new size for a regular axis, as `--axis dp=4` gives it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AxisSize {
@@ -26,7 +29,7 @@ impl World {
     /// Gives `axes` their sizes, `sizes` overriding those of regular ones.
     ///
     /// # Errors
-    /// An override that names no regular axis, a size of 0, a world of more than 2^20 ranks, or listed teams that are
+    /// An override that names no regular axis, a size of 0, a world of more than [`MOST_RANKS`] ranks, or listed teams that are
     /// empty, overlap, or name a rank outside the world.
     pub fn new(axes: &[Axis], sizes: &[AxisSize]) -> Result<Self> {
         let mut axes = axes.to_vec();
@@ -67,7 +70,6 @@ impl World {
     }
 
     fn count(axes: &[Axis]) -> Result<u32> {
-        const MOST: u64 = 1 << 20;
         let mut regular = None;
         let mut listed = 0;
         for axis in axes {
@@ -83,8 +85,8 @@ impl World {
             }
         }
         let size = regular.unwrap_or(listed.max(1));
-        if size > MOST {
-            return Err(Error::at(Default::default(), format!("the axes make {size} ranks; the most is {MOST}"))
+        if size > MOST_RANKS {
+            return Err(Error::at(Default::default(), format!("the axes make {size} ranks; the most is {MOST_RANKS}"))
                 .help("make an axis smaller"));
         }
         Ok(size as u32)
@@ -119,9 +121,7 @@ impl World {
     pub fn peer(&self, axis: usize, rank: u32, offset: i64, wrap: bool) -> Option<u32> {
         let (team, place) = self.seat(axis, rank)?;
         let team = &self.teams[axis][team as usize];
-        let place = i64::from(place).checked_add(offset)?;
-        let place = if wrap { place.rem_euclid(team.len() as i64) } else { place };
-        usize::try_from(place).ok().and_then(|place| team.get(place)).copied()
+        peer(place as usize, offset, team.len(), wrap).map(|place| team[place])
     }
 
     /// Whether `when` selects `rank`.
@@ -141,6 +141,16 @@ impl World {
             }
         }
         Ok(true)
+    }
+}
+
+/// The seat `offset` places from `seat` in a team of `ranks`; without `wrap`, `None` beyond either end.
+pub fn peer(seat: usize, offset: i64, ranks: usize, wrap: bool) -> Option<usize> {
+    let there = (seat as i64).checked_add(offset)?;
+    if wrap {
+        Some(there.rem_euclid(ranks as i64) as usize)
+    } else {
+        usize::try_from(there).ok().filter(|there| *there < ranks)
     }
 }
 

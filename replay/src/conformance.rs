@@ -4,15 +4,16 @@
 //! each of its ranks that exactly the bytes which the rank must get were compared ([`Notice::Verified`]). So a back end
 //! that forgets to verify, or a rank, fails. Each process of a back end that has several looks at its own ranks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use maestro_pattern::{
-    Axis, AxisShape, Block, Collective, CollectiveKind, CommSettings, Direction, Dtype, Instruction, Item, Lane,
-    Pattern, Plan, ReduceOp, Selector, Step, Transfer, When, Work,
+    Axis, AxisShape, Block, Collective, CollectiveKind, CommSettings, Direction, Dtype, Item, Lane, Pattern, Plan,
+    ReduceOp, Selector, Step, Transfer, When, Work,
 };
 
 use crate::layout::Layout;
+use crate::turn::issues;
 use crate::{Backend, Notice, Observer, Settings};
 
 /// Sizes of teams that every collective is run on.
@@ -70,7 +71,7 @@ pub fn outcome(backend: &dyn Backend, plan: &Plan) -> Outcome {
         Err(error) => return Outcome::Failed(error.to_string()),
     };
     let compared = compared.lock().unwrap_or_else(PoisonError::into_inner);
-    let ranks: std::collections::BTreeSet<u32> = rows.iter().map(|row| row.rank).collect();
+    let ranks: BTreeSet<u32> = rows.iter().map(|row| row.rank).collect();
     for rank in ranks {
         let (found, expected) = (compared.get(&rank).copied(), output_bytes(plan, rank));
         if found != Some(expected) {
@@ -82,15 +83,12 @@ pub fn outcome(backend: &dyn Backend, plan: &Plan) -> Outcome {
 
 /// Bytes that a rank gets in all.
 fn output_bytes(plan: &Plan, rank: u32) -> u64 {
-    let issues = plan.program(rank).instructions.iter().filter_map(|instruction| match instruction {
-        Instruction::Issue { block, axis: Some(axis), .. } => Some((*block, *axis)),
-        Instruction::Issue { .. } | Instruction::Wait(_) | Instruction::Host(_) => None,
-    });
-    issues
-        .filter_map(|(block, axis)| {
-            let (team, seat) = plan.world.seat(axis as usize, rank)?;
-            let ranks = plan.world.teams(axis as usize)[team as usize].len();
-            let layout = Layout::of(&plan.blocks[block as usize].work, seat as usize, ranks);
+    issues(plan.program(rank))
+        .filter_map(|issue| {
+            let axis = issue.axis? as usize;
+            let (team, seat) = plan.world.seat(axis, rank)?;
+            let ranks = plan.world.teams(axis)[team as usize].len();
+            let layout = Layout::of(&plan.blocks[issue.block as usize].work, seat as usize, ranks);
             Some(layout.parts.iter().map(|part| part.output.len() as u64).sum::<u64>())
         })
         .sum()

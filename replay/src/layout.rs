@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use maestro_pattern::{Collective, CollectiveKind, Direction, Work};
+use maestro_pattern::{Collective, CollectiveKind, Direction, Work, peer};
 
 /// Alignment of parts in bytes: what GPUs want for their widest accesses.
 const ALIGN: usize = 256;
@@ -93,16 +93,6 @@ fn grow(total: &mut usize, bytes: u64) -> Range<usize> {
 pub(crate) fn share(elements: u64, seat: usize, ranks: usize) -> Range<u64> {
     let at = |seat: usize| (u128::from(elements) * seat as u128 / ranks as u128) as u64;
     at(seat)..at(seat + 1)
-}
-
-/// The seat `offset` places from `seat` in a team of `ranks`; without `wrap`, `None` beyond either end.
-pub fn peer(seat: usize, offset: i64, ranks: usize, wrap: bool) -> Option<usize> {
-    let there = (seat as i64).checked_add(offset)?;
-    if wrap {
-        Some(there.rem_euclid(ranks as i64) as usize)
-    } else {
-        usize::try_from(there).ok().filter(|there| *there < ranks)
-    }
 }
 
 #[cfg(test)]

@@ -7,9 +7,8 @@
 
 use std::collections::HashMap;
 
-use maestro_pattern::{AxisId, BlockId, Direction, Instruction, LaneId, Plan, Program, Transfer, Work};
+use maestro_pattern::{AxisId, BlockId, Direction, Instruction, LaneId, Plan, Program, Transfer, Work, peer};
 
-use crate::layout::peer;
 use crate::{Error, Result};
 
 /// One execution: the instruction of this index in this rank's program.

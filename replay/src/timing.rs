@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use maestro_pattern::{AxisId, Direction, Instruction, LaneId, Measurement, Plan, Work};
+use maestro_pattern::{AxisId, Instruction, LaneId, Measurement, Plan, Work, exchanged};
 
 use crate::meeting::{Execution, Meeting, exchanges};
 use crate::{Span, Turn};
@@ -33,8 +33,9 @@ impl<'p> Rows<'p> {
         }
     }
 
-    /// Adds one iteration of `turn`. A p2p whose peers all lie beyond an end did nothing and is no execution. `spans` has an entry a rank of the world: its spans in ascending order of
-    /// instruction, or `None` if it lives in another process.
+    /// Adds one iteration of `turn`. `spans` has an entry a rank of the world: its spans in ascending order of
+    /// instruction, or `None` if it lives in another process. A p2p whose peers all lie beyond an end did nothing and is
+    /// no execution.
     pub(crate) fn add(&mut self, turn: &Turn, round: u32, iteration: u32, spans: &[Option<Vec<Span>>]) {
         let meetings = turn.meetings();
         let arrivals: Vec<Option<u64>> = meetings.all().iter().map(|meeting| latest_start(meeting, spans)).collect();
@@ -81,13 +82,8 @@ impl<'p> Rows<'p> {
         let (_, seat) = self.plan.world.seat(axis as usize, rank)?;
         let communicator = self.plan.communicator(rank, axis, lane)?;
         let ranks = self.plan.communicators[communicator as usize].ranks.len();
-        let total = |way: Direction| {
-            exchanges(transfers, *wrap, seat as usize, ranks)
-                .filter(|(transfer, _)| transfer.direction == way)
-                .map(|(transfer, _)| transfer.size)
-                .sum::<u64>()
-        };
-        Some(total(Direction::Send).max(total(Direction::Recv))).filter(|bytes| *bytes > 0)
+        let made = exchanges(transfers, *wrap, seat as usize, ranks).map(|(transfer, _)| transfer);
+        Some(exchanged(made)).filter(|bytes| *bytes > 0)
     }
 
     /// All of them, in the order added.

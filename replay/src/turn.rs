@@ -138,13 +138,16 @@ pub(crate) fn issue(program: &Program, index: u32) -> Option<Issue<'_>> {
     }
 }
 
+/// Every `Issue` of a program, in order.
+pub(crate) fn issues(program: &Program) -> impl Iterator<Item = Issue<'_>> {
+    (0..program.instructions.len() as u32).filter_map(|index| issue(program, index))
+}
+
 /// Per use, the index of its first issue.
 fn first_uses(program: &Program) -> HashMap<Use, u32> {
     let mut firsts = HashMap::new();
-    for index in 0..program.instructions.len() as u32 {
-        if let Some(issue) = issue(program, index) {
-            firsts.entry((issue.block, issue.axis, issue.lane)).or_insert(index);
-        }
+    for issue in issues(program) {
+        firsts.entry((issue.block, issue.axis, issue.lane)).or_insert(issue.index);
     }
     firsts
 }
@@ -164,9 +167,7 @@ mod tests {
 
     /// Names of the blocks that a rank issues in a turn.
     fn blocks<'p>(plan: &'p Plan, turn: &Turn, rank: u32) -> Vec<&'p str> {
-        let program = turn.program(rank);
-        let issues = (0..program.instructions.len() as u32).filter_map(|index| issue(program, index));
-        issues.map(|issue| plan.blocks[issue.block as usize].name.as_str()).collect()
+        issues(turn.program(rank)).map(|issue| plan.blocks[issue.block as usize].name.as_str()).collect()
     }
 
     #[test]

@@ -36,7 +36,7 @@ mod summary;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use maestro_pattern::{Assumption, Axis, AxisShape, Confidence, Measurement, Pattern, Plan, Source, State};
+use maestro_pattern::{Assumption, Axis, AxisShape, Confidence, MOST_RANKS, Measurement, Pattern, Plan, Source, State};
 
 pub use folding::Folding;
 pub use summary::{CollectiveSummary, Conservation, StepSummary};
@@ -197,14 +197,12 @@ pub fn synthesise(capture: &Capture, options: &Options, notes: &mut Notes) -> Re
 
 /// Number of ranks of the job.
 fn world(capture: &Capture) -> Result<u32> {
-    /// As many as a pattern may have.
-    const MOST: u64 = 1 << 20;
     let told = capture.timelines.iter().filter_map(|t| t.world_size).max().map_or(0, u64::from);
     let rank = |(t, timeline): (usize, &Timeline)| u64::from(timeline.rank.unwrap_or(t as u32)) + 1;
     let seen = capture.timelines.iter().enumerate().map(rank).max().unwrap_or(1);
     match told.max(seen) {
-        ranks @ ..=MOST => Ok(ranks as u32),
-        ranks => Err(Error::TooManyRanks { ranks, most: MOST }),
+        ranks @ ..=MOST_RANKS => Ok(ranks as u32),
+        ranks => Err(Error::TooManyRanks { ranks, most: MOST_RANKS }),
     }
 }
 

@@ -7,7 +7,7 @@
 use maestro_pattern::{Instruction, Plan, Program, Work};
 
 use crate::meeting::{Execution, exchanges, place};
-use crate::turn::issue;
+use crate::turn::{issue, issues};
 use crate::{Error, Issue, Pacing, Result, Span, Turn, nominal_ns};
 
 /// What to work out next.
@@ -248,7 +248,7 @@ fn dependencies(program: &Program, lanes: usize) -> (Vec<Vec<u32>>, Vec<Known>) 
     let count = program.instructions.len();
     let (mut dependents, mut known) = (vec![Vec::new(); count], vec![Known::default(); count]);
     let mut last_on: Vec<Option<u32>> = vec![None; lanes];
-    for issue in (0..count as u32).filter_map(|index| issue(program, index)) {
+    for issue in issues(program) {
         let before = last_on[issue.lane as usize].replace(issue.index);
         for earlier in before.iter().chain(issue.after) {
             dependents[*earlier as usize].push(issue.index);

@@ -12,7 +12,7 @@ use maestro_pattern::{BlockId, LaneId, Plan, Work};
 use super::compute::Workspace;
 use crate::layout::Layout;
 use crate::meeting::place;
-use crate::turn::issue;
+use crate::turn::issues;
 use crate::verify::noise;
 use crate::{Compute, Error, Result, Settings};
 
@@ -96,10 +96,9 @@ impl Sizes {
 /// # Errors
 /// The plan contradicts itself.
 pub(super) fn sizes(plan: &Plan, settings: &Settings, rank: u32) -> Result<BTreeMap<LaneId, Sizes>> {
-    let program = plan.program(rank);
     let mut lanes: BTreeMap<LaneId, Sizes> = BTreeMap::new();
     let mut seen = std::collections::HashSet::new();
-    for issue in (0..program.instructions.len() as u32).filter_map(|index| issue(program, index)) {
+    for issue in issues(plan.program(rank)) {
         if !seen.insert((issue.block, issue.axis, issue.lane)) {
             continue;
         }

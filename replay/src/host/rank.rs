@@ -13,7 +13,7 @@ use super::compute::Bench;
 use super::worker::{Job, Queue, Task, Worker};
 use super::{Exchange, LaneBuffers, Monitor, World, read, write};
 use crate::meeting::place;
-use crate::turn::issue;
+use crate::turn::issues;
 use crate::{Compute, Endpoint, Error, Issue, Pacing, Result, Span, nominal_ns};
 
 /// One rank of this process.
@@ -131,7 +131,7 @@ impl Endpoint for Rank<'_> {
     fn prepare(&mut self, program: &Program) -> Result<()> {
         let mut known = HashMap::new();
         let mut tasks = vec![None; program.instructions.len()];
-        for issue in (0..program.instructions.len() as u32).filter_map(|index| issue(program, index)) {
+        for issue in issues(program) {
             let task = match known.get(&(issue.block, issue.axis, issue.lane)) {
                 Some(task) => Arc::clone(task),
                 None => Arc::new(self.task(issue)?),

@@ -8,11 +8,10 @@ use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
-use maestro_pattern::{Direction, Transfer};
+use maestro_pattern::{Direction, Transfer, peer};
 
 use crate::Result;
 use crate::host::{End, Exchange, LaneBuffers, Monitor, read, write};
-use crate::layout::peer;
 
 /// The letters of one communicator, by seat.
 pub(super) struct Mail(Vec<Arc<Monitor<Letters>>>);

@@ -5,10 +5,10 @@
 
 use std::collections::HashMap;
 
-use maestro_pattern::{Block, Collective, CollectiveKind, Direction, Dtype, Work};
+use maestro_pattern::{Block, Collective, CollectiveKind, Direction, Dtype, Work, peer};
 
 use super::values::{Content, PERIOD, Reduction, show};
-use crate::layout::{Layout, peer};
+use crate::layout::Layout;
 
 /// How far apart the contents of several parts or messages begin, in elements, so that none passes for another.
 const STRIDE: u64 = 977;
