@@ -23,6 +23,13 @@ pub struct Capture {
     pub timelines: Vec<Timeline>,
 }
 
+impl Capture {
+    /// Global rank of a timeline, by its index: as recorded, else its place. Panics beyond the end.
+    pub fn rank(&self, timeline: usize) -> u32 {
+        self.timelines[timeline].rank.unwrap_or(timeline as u32)
+    }
+}
+
 /// One rank of a capture: one device as one process drove it.
 #[derive(Clone, Debug, Default)]
 pub struct Timeline {

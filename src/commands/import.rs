@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 use maestro_importers::synthesis::{Import, Options, synthesise};
 use maestro_importers::{Notes, capture::Capture};
 use maestro_pattern::Plan;
-use maestro_replay::{Backend, Settings, dry::Dry};
+use maestro_replay::dry::Dry;
 use maestro_reports::{Fidelity, Origin, RunWriter};
 use serde_json::{Value, json};
 
@@ -23,8 +23,6 @@ pub struct Imported {
     pub notes: Notes,
     /// The pattern's text.
     pub text: String,
-    /// The pattern as a plan, or why it is none: a rank of a team was not captured, say.
-    pub plan: Result<Plan, String>,
     /// The dry run beside the capture, or why there is none.
     pub check: Result<Fidelity, String>,
 }
@@ -63,18 +61,16 @@ pub fn import(captures: &[PathBuf], choice: &Choice) -> anyhow::Result<Imported>
     let options = Options { name: choice.name.clone(), step: choice.step.clone() };
     let import = synthesise(&capture, &options, &mut notes)?;
     let text = import.pattern.to_yaml();
-    let plan = Plan::new(&import.pattern, &[]).map_err(|error| error.to_string());
-    let check = match &plan {
+    let check = match &import.plan {
         Ok(plan) => self_check(&import, plan),
         Err(why) => Err(format!("the pattern does not run as it is: {why}")),
     };
-    Ok(Imported { capture, import, notes, text, plan, check })
+    Ok(Imported { capture, import, notes, text, check })
 }
 
 /// Runs the pattern by the exact simulation and compares with the capture, by the code that compares any two runs.
 fn self_check(import: &Import, plan: &Plan) -> Result<Fidelity, String> {
-    let settings = Settings { warmup: 0, iterations: 1, rounds: 1, alone: false, verify: false, ..Settings::default() };
-    let simulated = Dry.run(plan, &settings).map_err(|error| error.to_string())?;
+    let simulated = Dry::step(plan).map_err(|error| error.to_string())?;
     Fidelity::of(&import.pattern, &import.measurements, &simulated).ok_or_else(|| "the step takes no time".to_owned())
 }
 
@@ -104,7 +100,8 @@ impl Imported {
 
     /// Writes the captured executions as a run.
     fn save_run(&self, folder: &Path) -> anyhow::Result<()> {
-        let plan = self.plan.as_ref().map_err(|why| anyhow::anyhow!("the captured run cannot be saved: {why}"))?;
+        let plan = self.import.plan.as_ref();
+        let plan = plan.map_err(|why| anyhow::anyhow!("the captured run cannot be saved: {why}"))?;
         let settings = maestro_reports::Settings { iterations: 1, rounds: 1, ..Default::default() };
         let maker = Maker {
             started: SystemTime::now(),
@@ -243,6 +240,7 @@ impl Imported {
     /// Blocks, lines, and instructions of the longest program, host time included.
     fn shape(&self) -> (usize, usize, usize) {
         let instructions = self
+            .import
             .plan
             .as_ref()
             .map_or(0, |plan| plan.programs.iter().map(|program| program.instructions.len()).max().unwrap_or(0));

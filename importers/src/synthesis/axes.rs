@@ -6,6 +6,7 @@
 
 use maestro_pattern::{Assumption, Axis, AxisShape, CollectiveKind, CommSettings, Confidence};
 
+use super::fresh;
 use super::resolve::{CommId, Communicator, Communicators, Operation, Resolved};
 
 /// The axes, and which one each communicator is on.
@@ -73,13 +74,7 @@ pub(crate) fn axes(communicators: &Communicators, resolved: &[Vec<Resolved>], wo
 fn finish(drafts: Vec<Draft>, communicators: usize, assumed: Vec<Assumption>) -> Axes {
     let mut result = Axes { axis_of: vec![0; communicators], assumed, ..Axes::default() };
     for draft in drafts {
-        let taken = |name: &str| result.axes.iter().any(|axis| axis.name == name);
-        let mut name = draft.name.clone();
-        let mut n = 2;
-        while taken(&name) {
-            name = format!("{}{n}", draft.name);
-            n += 1;
-        }
+        let name = fresh(&draft.name, "", |name| result.axes.iter().any(|axis| axis.name == name));
         for id in &draft.members {
             result.axis_of[*id] = result.axes.len();
         }
@@ -151,7 +146,10 @@ fn name(communicator: &Communicator, id: CommId, resolved: &[Vec<Resolved>]) -> 
     }
     let mine = || resolved.iter().flatten().filter(|kernel| kernel.communicator == id);
     let only = |test: &dyn Fn(&Operation) -> bool| mine().all(|kernel| test(&kernel.operation));
-    let all_to_all = |operation: &Operation| matches!(operation, Operation::Collective { collective, .. } if collective.kind == CollectiveKind::AllToAll);
+    let all_to_all = |operation: &Operation| match operation {
+        Operation::Collective { collective, .. } => collective.kind == CollectiveKind::AllToAll,
+        Operation::Group(_) | Operation::P2p(_) => false,
+    };
     let name = if only(&|operation| matches!(operation, Operation::P2p(_))) {
         "pp"
     } else if only(&all_to_all) {

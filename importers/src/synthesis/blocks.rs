@@ -2,8 +2,8 @@
 //!
 //! Two events are the same block if they do the same: the same collective on the same axis, or the same kernels in the
 //! same order. What the forward and the backward pass do is two blocks even so, because it overlaps different work and
-//! that is what a replay is for. Durations are averaged over executions; where ranks differ by more
-//! than a hundredth, each rank keeps its own factor.
+//! that is what a replay is for. Durations are averaged over executions; where ranks differ by more than a hundredth,
+//! each rank keeps its own factor.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -47,7 +47,7 @@ pub(crate) struct Rank<'a> {
     pub timeline: &'a Timeline,
     pub events: &'a Events,
     /// Index into the resolved list, by activity.
-    pub resolved_of: HashMap<usize, usize>,
+    pub resolved_of: &'a HashMap<usize, usize>,
     pub resolved: &'a [Resolved],
     pub timing: &'a [Option<Timing>],
 }
@@ -57,6 +57,13 @@ impl Rank<'_> {
     pub fn communication(&self, event: &Event) -> Option<(&Resolved, Option<Timing>)> {
         let index = *self.resolved_of.get(event.activities.first()?)?;
         Some((&self.resolved[index], self.timing[index]))
+    }
+
+    /// How long an event lasts by itself, in nanoseconds: the transfer, where waiting can be told from it, else all of
+    /// it.
+    pub fn duration_ns(&self, event: &Event) -> i64 {
+        let timing = self.communication(event).and_then(|(_, timing)| timing);
+        timing.map_or(event.end_ns - event.start_ns, |timing| timing.transfer_ns)
     }
 }
 
@@ -90,8 +97,7 @@ pub(crate) fn blocks(ranks: &[Rank<'_>], communicators: &Communicators, axes: &A
                 drafts.push(Draft { key, executions: BTreeMap::new(), first: (r, e) });
                 drafts.len() - 1
             });
-            let timing = rank.communication(event).and_then(|(_, timing)| timing);
-            let duration = timing.map_or(event.end_ns - event.start_ns, |timing| timing.transfer_ns);
+            let duration = rank.duration_ns(event);
             drafts[id].executions.entry(rank.rank).or_default().push((duration, event.idle_ns.min(duration)));
             mine.push(id);
         }
@@ -310,7 +316,7 @@ fn stem(key: &Key) -> String {
             None => "group".to_owned(),
         },
         Key::Communication { what: What::P2p(transfers), .. } => {
-            let names: Vec<String> = transfers
+            let mut names: Vec<String> = transfers
                 .iter()
                 .map(|transfer| {
                     let verb = match transfer.direction {
@@ -325,7 +331,6 @@ fn stem(key: &Key) -> String {
                     }
                 })
                 .collect();
-            let mut names = names;
             names.dedup();
             names.join("_")
         }

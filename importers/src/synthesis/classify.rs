@@ -8,9 +8,9 @@ use std::collections::{HashMap, HashSet};
 
 use maestro_pattern::CollectiveKind;
 
-use super::nesting::Nesting;
+use super::nesting::HostRanges;
 use crate::Notes;
-use crate::capture::{self, ActivityKind, CommFacts, CommOp, CommRecord, HostCall, Timeline};
+use crate::capture::{self, Activity, ActivityKind, CommFacts, CommOp, CommRecord, HostCall, Timeline};
 
 /// What a communication kernel does, and how that is known.
 #[derive(Clone, Debug)]
@@ -41,49 +41,40 @@ const BATCH: &str = "nccl:coalesced";
 pub(crate) fn classify(
     timeline: &Timeline,
     launches: &[Option<usize>],
+    ranges: &HostRanges<'_>,
     notes: &mut Notes,
 ) -> HashMap<usize, Communication> {
     let records: HashMap<u64, &CommRecord> =
         timeline.records.iter().filter_map(|r| r.external_id.map(|id| (id, r))).collect();
-    let surroundings = Surroundings::new(timeline);
-    let mut all = HashMap::new();
-    for (index, activity) in timeline.activities.iter().enumerate() {
-        if !matches!(activity.kind, ActivityKind::Kernel { .. }) {
-            continue;
-        }
-        let named = capture::is_communication(&activity.name);
+    let surroundings = Surroundings::new(timeline, ranges);
+    let mut of = |index: usize, activity: &Activity| {
+        let ActivityKind::Kernel { .. } = activity.kind else { return None };
         if let Some(facts) = activity.comm.as_deref().filter(|facts| facts.op != CommOp::Wait) {
-            let facts = vec![facts.clone()];
-            all.insert(index, Communication { facts, trust: Trust::Metadata });
-            continue;
+            return Some(Communication { facts: vec![facts.clone()], trust: Trust::Metadata });
         }
-        if !named {
-            continue;
+        if !capture::is_communication(&activity.name) {
+            return None;
         }
         let record = activity.external_id.and_then(|id| records.get(&id)).filter(|r| r.facts.op != CommOp::Wait);
         if let Some(record) = record {
-            let facts = vec![record.facts.clone()];
-            all.insert(index, Communication { facts, trust: Trust::Record });
-            continue;
+            return Some(Communication { facts: vec![record.facts.clone()], trust: Trust::Record });
         }
         let launch = launches[index].map(|call| &timeline.calls[call]);
-        let surrounding = launch.map(|launch| surroundings.of(launch)).unwrap_or_default();
-        if !surrounding.is_empty() {
-            all.insert(index, Communication { facts: surrounding, trust: Trust::Surroundings });
-            continue;
+        let facts = launch.map(|launch| surroundings.of(launch)).unwrap_or_default();
+        if !facts.is_empty() {
+            return Some(Communication { facts, trust: Trust::Surroundings });
         }
         notes.add("communication kernels known by name only: sizes unknown", || activity.name.to_string());
-        all.insert(index, Communication { facts: vec![from_name(&activity.name)], trust: Trust::Name });
-    }
-    all
+        Some(Communication { facts: vec![from_name(&activity.name)], trust: Trust::Name })
+    };
+    let all = timeline.activities.iter().enumerate();
+    all.filter_map(|(index, activity)| Some((index, of(index, activity)?))).collect()
 }
 
 /// The records that a launch flushes: those of its thread since the launch of communication before it. They lie inside
 /// the annotation around the launch, or, for a batch, before an `nccl:coalesced` annotation.
 struct Surroundings<'a> {
-    timeline: &'a Timeline,
-    annotations: Nesting,
-    records: Nesting,
+    ranges: &'a HostRanges<'a>,
     /// Per thread, the records by start.
     by_thread: HashMap<i64, Vec<&'a CommRecord>>,
     /// Per thread, the ends of `nccl:coalesced` annotations, ascending.
@@ -93,7 +84,7 @@ struct Surroundings<'a> {
 }
 
 impl<'a> Surroundings<'a> {
-    fn new(timeline: &'a Timeline) -> Self {
+    fn new(timeline: &'a Timeline, ranges: &'a HostRanges<'a>) -> Self {
         let mut by_thread: HashMap<i64, Vec<&CommRecord>> = HashMap::new();
         for record in &timeline.records {
             by_thread.entry(record.thread).or_default().push(record);
@@ -104,21 +95,12 @@ impl<'a> Surroundings<'a> {
         }
         batches.values_mut().for_each(|ends| ends.sort_unstable());
         let claimed = timeline.activities.iter().filter(|a| a.comm.is_some()).filter_map(|a| a.external_id).collect();
-        Self {
-            timeline,
-            annotations: Nesting::of_annotations(&timeline.annotations),
-            records: Nesting::of_records(&timeline.records),
-            by_thread,
-            batches,
-            claimed,
-        }
+        Self { ranges, by_thread, batches, claimed }
     }
 
     fn of(&self, launch: &HostCall) -> Vec<CommFacts> {
-        let mut around = self.annotations.around(launch.thread, launch.start_ns);
-        if !around.any(|index| &*self.timeline.annotations[index].name == BATCH) {
-            let innermost = self.records.around(launch.thread, launch.start_ns).next();
-            let record = innermost.map(|index| &self.timeline.records[index]);
+        if !self.ranges.annotations(launch.thread, launch.start_ns).any(|annotation| &*annotation.name == BATCH) {
+            let record = self.ranges.record(launch.thread, launch.start_ns);
             return record.filter(|r| r.facts.op != CommOp::Wait).map(|r| r.facts.clone()).into_iter().collect();
         }
         let mine = self.by_thread.get(&launch.thread).map(Vec::as_slice).unwrap_or_default();

@@ -12,7 +12,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
-use super::nesting::Nesting;
+use super::nesting::HostRanges;
 use crate::Notes;
 use crate::capture::{CallKind, CommOp, HostCall, Timeline};
 
@@ -84,7 +84,12 @@ pub(crate) fn issues(
 }
 
 /// Finds the dependencies of the step whose launches are `issues`.
-pub(crate) fn dependencies(timeline: &Timeline, issues: &[Issue], notes: &mut Notes) -> Dependencies {
+pub(crate) fn dependencies(
+    timeline: &Timeline,
+    issues: &[Issue],
+    ranges: &HostRanges<'_>,
+    notes: &mut Notes,
+) -> Dependencies {
     let Some((first, last)) = issues.first().zip(issues.last()) else { return Dependencies::default() };
     let from = timeline.calls.partition_point(|call| call.start_ns < first.asked_ns);
     let to = timeline.calls.partition_point(|call| call.start_ns <= last.asked_ns);
@@ -95,7 +100,7 @@ pub(crate) fn dependencies(timeline: &Timeline, issues: &[Issue], notes: &mut No
     if !recorded.is_empty() {
         return Dependencies { edges: recorded, host_waits, recorded: true };
     }
-    let edges = Inference::new(timeline, issues, streams, calls).edges(notes);
+    let edges = Inference::new(timeline, issues, ranges, streams, calls).edges(notes);
     Dependencies { edges, host_waits, recorded: false }
 }
 
@@ -181,10 +186,9 @@ fn host_waits(timeline: &Timeline, issues: &[Issue], streams: &Streams, calls: &
 struct Inference<'a> {
     timeline: &'a Timeline,
     issues: &'a [Issue],
+    ranges: &'a HostRanges<'a>,
     streams: Streams,
     calls: &'a [HostCall],
-    annotations: Nesting,
-    records: Nesting,
     /// Per thread, its event records as indices into the calls.
     event_records: HashMap<i64, Vec<usize>>,
     /// Per operation, the communications that nobody has waited for yet, oldest first, as indices into the issues.
@@ -195,7 +199,13 @@ struct Inference<'a> {
 }
 
 impl<'a> Inference<'a> {
-    fn new(timeline: &'a Timeline, issues: &'a [Issue], streams: Streams, calls: &'a [HostCall]) -> Self {
+    fn new(
+        timeline: &'a Timeline,
+        issues: &'a [Issue],
+        ranges: &'a HostRanges<'a>,
+        streams: Streams,
+        calls: &'a [HostCall],
+    ) -> Self {
         let mut event_records: HashMap<i64, Vec<usize>> = HashMap::new();
         for (index, call) in calls.iter().enumerate().filter(|(_, call)| call.kind == CallKind::EventRecord) {
             event_records.entry(call.thread).or_default().push(index);
@@ -209,10 +219,9 @@ impl<'a> Inference<'a> {
         Self {
             timeline,
             issues,
+            ranges,
             streams,
             calls,
-            annotations: Nesting::of_annotations(&timeline.annotations),
-            records: Nesting::of_records(&timeline.records),
             event_records,
             kept,
             edges: HashSet::new(),
@@ -252,16 +261,14 @@ impl<'a> Inference<'a> {
     /// End of the communication record or `nccl:` annotation that `call` lies in; `i64::MAX` for a send or receive,
     /// which are launched later, as a batch.
     fn record_around(&self, call: &HostCall) -> Option<i64> {
-        if let Some(index) = self.records.around(call.thread, call.start_ns).next() {
-            let record = &self.timeline.records[index];
+        if let Some(record) = self.ranges.record(call.thread, call.start_ns) {
             return match record.facts.op {
                 CommOp::Wait => None,
                 CommOp::Send { .. } | CommOp::Recv { .. } => Some(i64::MAX),
                 CommOp::Collective(_) | CommOp::Other => Some(record.end_ns),
             };
         }
-        let around = self.annotations.around(call.thread, call.start_ns);
-        let mut annotations = around.map(|index| &self.timeline.annotations[index]);
+        let mut annotations = self.ranges.annotations(call.thread, call.start_ns);
         annotations.find(|a| a.name.starts_with("nccl:")).map(|a| a.end_ns)
     }
 
@@ -318,9 +325,7 @@ impl<'a> Inference<'a> {
 
     /// The operation that the innermost annotation around `call` names, `nccl:` ranges apart.
     fn operation_around(&self, call: &HostCall) -> Option<&'static str> {
-        let around = self.annotations.around(call.thread, call.start_ns);
-        let mut names = around.map(|index| &self.timeline.annotations[index].name);
-        let name = names.find(|name| !name.starts_with("nccl:"))?;
+        let name = self.ranges.name(call.thread, call.start_ns)?;
         // `post_backward_reduce` speaks of a reduce-scatter, so the longer names come first.
         let words = [("all_gather", "all_gather"), ("all_to_all", "all_to_all"), ("reduce", "reduce_scatter")];
         words.iter().find(|(word, _)| name.contains(word)).map(|(_, operation)| *operation)

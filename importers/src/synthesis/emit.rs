@@ -31,18 +31,14 @@ pub(crate) struct Parts<'a> {
     pub world: u32,
 }
 
-impl Parts<'_> {
-    /// Host time of rank `r` between its first and its last launch, without waiting.
-    fn host_ns(&self, r: usize) -> f64 {
-        host_times(self, r).iter().sum()
-    }
-}
-
 /// Fills the schedule, or roles, of `pattern`, whose axes, blocks and lanes are there.
 pub(crate) fn schedule(pattern: &mut Pattern, parts: &Parts<'_>, notes: &mut Notes) {
     let mut classes: Vec<(Vec<usize>, Leaves)> = Vec::new();
+    // Per rank, host time between its first and its last launch, without waiting.
+    let mut host_ns: Vec<f64> = Vec::new();
     for (r, rank) in parts.ranks.iter().enumerate() {
         let leaves = leaves(parts, r, rank);
+        host_ns.push(leaves.iter().map(|(_, host_ns)| host_ns).sum());
         match classes.iter_mut().find(|(_, other)| same_blocks(other, &leaves)) {
             Some((members, common)) => {
                 meet(common, &leaves);
@@ -57,7 +53,7 @@ pub(crate) fn schedule(pattern: &mut Pattern, parts: &Parts<'_>, notes: &mut Not
         let mean: f64 = leaves.iter().map(|(_, host_ns)| host_ns).sum();
         for member in members.iter().filter(|_| mean > 0.0) {
             let rank = &parts.ranks[*member];
-            skew[rank.rank as usize] = rounded_factor(parts.host_ns(*member) / mean);
+            skew[rank.rank as usize] = rounded_factor(host_ns[*member] / mean);
         }
     }
     if skew.iter().any(|factor: &f64| (factor - 1.0).abs() > SKEW) {
@@ -149,15 +145,7 @@ fn back(places: &HashMap<usize, Vec<usize>>, block: usize, cause: usize, issued:
 }
 
 fn same_blocks(a: &Leaves, b: &Leaves) -> bool {
-    a.len() == b.len()
-        && a.iter().zip(b).all(|((a, _), (b, _))| match (a, b) {
-            (
-                Leaf::Run { block, axis, lane, .. },
-                Leaf::Run { block: other_block, axis: other_axis, lane: other_lane, .. },
-            ) => (block, axis, lane) == (other_block, other_axis, other_lane),
-            (Leaf::Wait(a), Leaf::Wait(b)) => a == b,
-            _ => false,
-        })
+    a.len() == b.len() && a.iter().zip(b).all(|((a, _), (b, _))| a.does_as(b))
 }
 
 /// Keeps of `common` what `other` agrees with, and adds its host time.

@@ -27,6 +27,20 @@ pub(crate) enum Leaf {
     Wait(Back),
 }
 
+impl Leaf {
+    /// Whether both do the same, whatever they wait for before.
+    pub fn does_as(&self, other: &Self) -> bool {
+        match (self, other) {
+            (
+                Self::Run { block, axis, lane, .. },
+                Self::Run { block: other_block, axis: other_axis, lane: other_lane, .. },
+            ) => (block, axis, lane) == (other_block, other_axis, other_lane),
+            (Self::Wait(a), Self::Wait(b)) => a == b,
+            (Self::Run { .. }, Self::Wait(_)) | (Self::Wait(_), Self::Run { .. }) => false,
+        }
+    }
+}
+
 /// A leaf, or many that were folded together.
 #[derive(Clone, Debug)]
 pub(crate) struct Timed {
@@ -305,18 +319,12 @@ fn same(a: &Tree, b: &Tree, issued: &Issued) -> bool {
 }
 
 fn same_leaf(a: &Timed, b: &Timed, issued: &Issued) -> bool {
-    match (&a.leaf, &b.leaf) {
-        (
-            Leaf::Run { block, axis, lane, after },
-            Leaf::Run { block: other_block, axis: other_axis, lane: other_lane, after: other_after },
-        ) => {
-            (block, axis, lane) == (other_block, other_axis, other_lane)
-                && after.difference(other_after).all(|back| issued.vacuous(*back, &b.places))
-                && other_after.difference(after).all(|back| issued.vacuous(*back, &a.places))
-        }
-        (Leaf::Wait(a), Leaf::Wait(b)) => a == b,
-        _ => false,
+    if !a.leaf.does_as(&b.leaf) {
+        return false;
     }
+    let (Leaf::Run { after, .. }, Leaf::Run { after: other, .. }) = (&a.leaf, &b.leaf) else { return true };
+    after.difference(other).all(|back| issued.vacuous(*back, &b.places))
+        && other.difference(after).all(|back| issued.vacuous(*back, &a.places))
 }
 
 /// Merges `other` into `tree`, which is the same.

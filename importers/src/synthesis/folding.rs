@@ -36,10 +36,8 @@ pub(crate) fn error(plan: &Plan, ranks: &[Rank<'_>], blocks: &Blocks, host: impl
     let (mut durations, mut hosts) = (Sums::default(), Sums::default());
     for (r, rank) in ranks.iter().enumerate() {
         for (event, block) in rank.events.events.iter().zip(&blocks.block_of[r]) {
-            let timing = rank.communication(event).and_then(|(_, timing)| timing);
-            let captured = timing.map_or(event.end_ns - event.start_ns, |timing| timing.transfer_ns);
             let pattern = blocks.blocks[*block].captured_on(rank.rank as usize).unwrap_or(0);
-            durations.add(captured as f64, pattern as f64);
+            durations.add(rank.duration_ns(event) as f64, pattern as f64);
         }
         // The first host time is when the rank began, which folding does not touch.
         for (captured, pattern) in host(r).into_iter().zip(host_times(plan, rank.rank)).skip(1) {

@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::depend::{Dependencies, HostWait, Issue};
-use super::nesting::Nesting;
+use super::nesting::HostRanges;
 use crate::capture::Timeline;
 
 /// One execution of a block.
@@ -43,11 +43,15 @@ pub(crate) struct Events {
 }
 
 /// Fuses the launches of a step.
-pub(crate) fn fuse(timeline: &Timeline, issues: &[Issue], dependencies: &Dependencies) -> Events {
+pub(crate) fn fuse(
+    timeline: &Timeline,
+    issues: &[Issue],
+    ranges: &HostRanges<'_>,
+    dependencies: &Dependencies,
+) -> Events {
     let causes: HashSet<usize> = dependencies.edges.iter().map(|(cause, _)| *cause).collect();
     let effects: HashSet<usize> = dependencies.edges.iter().map(|(_, effect)| *effect).collect();
     let main = timeline.steps.first().map(|step| step.thread);
-    let nesting = Nesting::of_annotations(&timeline.annotations);
     let mut events: Vec<Event> = Vec::new();
     let mut open: HashMap<i64, usize> = HashMap::new();
     let mut event_of: HashMap<usize, usize> = HashMap::new();
@@ -61,7 +65,7 @@ pub(crate) fn fuse(timeline: &Timeline, issues: &[Issue], dependencies: &Depende
                 host_waits.push((*wait, *event, events.len()));
             }
         }
-        let phase = phase(timeline, &nesting, issue, main);
+        let phase = phase(ranges, issue, main);
         let joins = open.get(&issue.stream).copied().filter(|event| {
             issue.communicates.is_none() && !effects.contains(&issue.activity) && events[*event].phase == phase
         });
@@ -118,11 +122,8 @@ fn extend(event: &mut Event, timeline: &Timeline, issue: &Issue) {
 
 /// What part of the step a launch belongs to: the innermost annotation around it, without what numbers it, else
 /// `forward` on the thread that marks the steps and `backward` on any other (autograd's).
-fn phase(timeline: &Timeline, nesting: &Nesting, issue: &Issue, main: Option<i64>) -> Arc<str> {
-    let around = nesting
-        .around(issue.thread, issue.asked_ns)
-        .map(|index| &timeline.annotations[index].name)
-        .find(|name| !name.starts_with("nccl:"));
+fn phase(ranges: &HostRanges<'_>, issue: &Issue, main: Option<i64>) -> Arc<str> {
+    let around = ranges.name(issue.thread, issue.asked_ns);
     match around.map(|name| plain(name)).filter(|name| !name.is_empty()) {
         Some(name) => name.into(),
         None if main.is_none_or(|main| main == issue.thread) => "forward".into(),

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use maestro_pattern::Lane;
 
 use super::blocks::Rank;
+use super::fresh;
 
 /// The lanes of the pattern, and the lane of each stream of each rank.
 pub(crate) fn lanes(ranks: &[Rank<'_>]) -> (Vec<Lane>, Vec<HashMap<i64, usize>>) {
@@ -14,12 +15,8 @@ pub(crate) fn lanes(ranks: &[Rank<'_>]) -> (Vec<Lane>, Vec<HashMap<i64, usize>>)
         let mut mine = HashMap::new();
         let mut taken: BTreeSet<String> = BTreeSet::new();
         for (stream, stem) in stems(rank) {
-            let mut name = stem.clone();
-            let mut n = 2;
-            while !taken.insert(name.clone()) {
-                name = format!("{stem}{n}");
-                n += 1;
-            }
+            let name = fresh(&stem, "", |name| taken.contains(name));
+            taken.insert(name.clone());
             let lane = lanes.iter().position(|lane| lane.name == name).unwrap_or_else(|| {
                 lanes.push(Lane { name, ..Lane::default() });
                 lanes.len() - 1

@@ -2,9 +2,9 @@
 //! transfer.
 //!
 //! Kernels match by (communicator, step, sequence number) where all ranks recorded one, by order elsewhere; sends and
-//! receives by (sender, receiver, step, order). What matches
-//! must agree in kind and size. Because the members of a communication end together, the median difference of their
-//! ends is the offset between their clocks, and the spread around it the error.
+//! receives by (sender, receiver, step, order). What matches must agree in kind and size. Because the members of a
+//! communication end together, the median difference of their ends is the offset between their clocks, and the spread
+//! around it the error.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -98,11 +98,11 @@ fn meet(
     resolved: &[Vec<Resolved>],
     notes: &mut Notes,
 ) -> (Vec<Vec<At>>, Vec<bool>) {
-    // Kernels that run together, each on another timeline. Ordered maps, so that the same capture gives the same result every time.
+    // Kernels that run together, each on another timeline. Ordered maps, so that the same capture gives the same result
+    // every time.
     let sequenced = sequenced(resolved, step_of);
     let mut collectives: BTreeMap<(CommId, Arc<str>, u64), Vec<At>> = BTreeMap::new();
     let mut transfers: BTreeMap<(u32, u32, Arc<str>, usize), Vec<At>> = BTreeMap::new();
-    let rank_of = |t: usize| capture.timelines[t].rank.unwrap_or(t as u32);
     for (t, all) in resolved.iter().enumerate() {
         let mut next: HashMap<Calls, u64> = HashMap::new();
         let mut sent: HashMap<(u32, u32, Arc<str>), usize> = HashMap::new();
@@ -119,8 +119,8 @@ fn meet(
                 Operation::P2p(list) => {
                     for transfer in list {
                         let (from, to) = match transfer.direction {
-                            Direction::Send => (rank_of(t), transfer.peer),
-                            Direction::Recv => (transfer.peer, rank_of(t)),
+                            Direction::Send => (capture.rank(t), transfer.peer),
+                            Direction::Recv => (transfer.peer, capture.rank(t)),
                         };
                         let n = sent.entry((from, to, step.clone())).or_default();
                         transfers.entry((from, to, step.clone(), *n)).or_default().push((t, i));
@@ -232,7 +232,7 @@ fn complete_splits(
     let mut rows: Vec<(usize, Vec<u64>)> = Vec::new();
     for (t, i) in meeting {
         let kernel = &resolved[*t][*i];
-        let rank = capture.timelines[*t].rank.unwrap_or(*t as u32);
+        let rank = capture.rank(*t);
         let seat = communicators.all[kernel.communicator].ranks.iter().position(|other| *other == rank);
         if let (Operation::Collective { row, .. }, Some(seat)) = (&kernel.operation, seat)
             && !row.is_empty()

@@ -41,10 +41,11 @@ use maestro_pattern::{Assumption, Axis, AxisShape, Confidence, MOST_RANKS, Measu
 pub use folding::Folding;
 pub use summary::{CollectiveSummary, Conservation, StepSummary};
 
-use crate::capture::{Capture, Timeline};
+use crate::capture::Capture;
 use crate::{Error, Notes, Result};
 use blocks::Rank;
-use resolve::Operation;
+use nesting::HostRanges;
+use resolve::{Operation, Resolved};
 
 /// What to import of a capture.
 #[derive(Clone, Debug, Default)]
@@ -60,6 +61,8 @@ pub struct Options {
 pub struct Import {
     /// The pattern.
     pub pattern: Pattern,
+    /// The pattern as a plan, or why it is none: a rank of a team was not captured, say.
+    pub plan: maestro_pattern::Result<Plan>,
     /// The captured executions of its blocks; times count from the first rank's first launch in the step.
     pub measurements: Vec<Measurement>,
     /// Name of the step that was taken.
@@ -90,22 +93,27 @@ pub fn synthesise(capture: &Capture, options: &Options, notes: &mut Notes) -> Re
     let steps: Vec<_> = timelines.iter().zip(&launches).map(|(t, l)| steps::assign(t, l)).collect();
     let chosen = steps::choose(capture, &steps, options.step.as_deref())?;
 
-    let classified: Vec<_> = timelines.iter().zip(&launches).map(|(t, l)| classify::classify(t, l, notes)).collect();
+    let ranges: Vec<_> = timelines.iter().map(HostRanges::new).collect();
+    let mut classified = Vec::new();
+    for ((timeline, launches), ranges) in timelines.iter().zip(&launches).zip(&ranges) {
+        classified.push(classify::classify(timeline, launches, ranges, notes));
+    }
     let world = world(capture)?;
     let (communicators, mut resolved) = resolve::resolve(capture, &classified, world, notes);
     let matches = matching::matches(capture, &steps, &communicators, &mut resolved, notes);
+    let places = |all: &Vec<Resolved>| all.iter().enumerate().map(|(i, kernel)| (kernel.activity, i)).collect();
+    let resolved_of: Vec<HashMap<usize, usize>> = resolved.iter().map(places).collect();
 
     let mut recorded = true;
     let mut events = Vec::new();
     for (t, timeline) in timelines.iter().enumerate() {
         let step = steps[t].steps.iter().find(|step| step.name == chosen);
         let activities = step.map(|step| step.activities.as_slice()).unwrap_or_default();
-        let operations: HashMap<usize, &'static str> =
-            resolved[t].iter().map(|kernel| (kernel.activity, kernel.operation.name())).collect();
-        let issues = depend::issues(timeline, &launches[t], activities, |index| operations.get(&index).copied());
-        let dependencies = depend::dependencies(timeline, &issues, notes);
+        let operation = |index| resolved_of[t].get(&index).map(|i| resolved[t][*i].operation.name());
+        let issues = depend::issues(timeline, &launches[t], activities, operation);
+        let dependencies = depend::dependencies(timeline, &issues, &ranges[t], notes);
         recorded &= dependencies.recorded;
-        events.push(fuse::fuse(timeline, &issues, &dependencies));
+        events.push(fuse::fuse(timeline, &issues, &ranges[t], &dependencies));
     }
 
     let axes = axes::axes(&communicators, &resolved, world);
@@ -113,10 +121,10 @@ pub fn synthesise(capture: &Capture, options: &Options, notes: &mut Notes) -> Re
         .iter()
         .enumerate()
         .map(|(t, timeline)| Rank {
-            rank: timeline.rank.unwrap_or(t as u32),
+            rank: capture.rank(t),
             timeline,
             events: &events[t],
-            resolved_of: resolved[t].iter().enumerate().map(|(i, r)| (r.activity, i)).collect(),
+            resolved_of: &resolved_of[t],
             resolved: &resolved[t],
             timing: &matches.timing[t],
         })
@@ -131,17 +139,8 @@ pub fn synthesise(capture: &Capture, options: &Options, notes: &mut Notes) -> Re
     let mut collectives = Vec::new();
     for (t, rank) in ranks.iter().enumerate() {
         for step in &steps[t].steps {
-            let communicates = |index| classified[t].contains_key(&index);
-            summaries.push(summary::step(rank.rank, rank.timeline, step, communicates));
-            collectives.extend(summary::collectives(
-                rank.rank,
-                rank.timeline,
-                step,
-                rank.resolved,
-                rank.timing,
-                &communicators,
-                &axes,
-            ));
+            summaries.push(summary::step(rank, step));
+            collectives.extend(summary::collectives(rank, step, &communicators, &axes));
         }
     }
     let alone: Vec<HashMap<usize, bool>> = events.iter().map(alone).collect();
@@ -176,14 +175,15 @@ pub fn synthesise(capture: &Capture, options: &Options, notes: &mut Notes) -> Re
     };
     emit::schedule(&mut pattern, &parts, notes);
     motifs::extract(&mut pattern);
-    let plan = Plan::new(&pattern, &[]).ok();
-    let folding = plan.map(|plan| folding::error(&plan, &ranks, &blocks, |r| emit::host_times(&parts, r)));
+    let plan = Plan::new(&pattern, &[]);
+    let folding = plan.as_ref().ok().map(|plan| folding::error(plan, &ranks, &blocks, |r| emit::host_times(&parts, r)));
     assume(&mut pattern, recorded, &collectives, &chosen, timelines.len() as u32, world);
     assume_arguments(&mut pattern, &ranks);
     let teams = axes.axes.iter().zip(&axes.teams).map(|(axis, teams)| (axis.name.clone(), teams.clone())).collect();
     Ok(Import {
         measurements: measurements(&ranks, &blocks, &axes, &lanes, &lane_of, &matches.offset_ns, zero),
         pattern,
+        plan,
         chosen_step: chosen,
         steps: summaries,
         collectives,
@@ -198,8 +198,7 @@ pub fn synthesise(capture: &Capture, options: &Options, notes: &mut Notes) -> Re
 /// Number of ranks of the job.
 fn world(capture: &Capture) -> Result<u32> {
     let told = capture.timelines.iter().filter_map(|t| t.world_size).max().map_or(0, u64::from);
-    let rank = |(t, timeline): (usize, &Timeline)| u64::from(timeline.rank.unwrap_or(t as u32)) + 1;
-    let seen = capture.timelines.iter().enumerate().map(rank).max().unwrap_or(1);
+    let seen = (0..capture.timelines.len()).map(|t| u64::from(capture.rank(t)) + 1).max().unwrap_or(1);
     match told.max(seen) {
         ranks @ ..=MOST_RANKS => Ok(ranks as u32),
         ranks => Err(Error::TooManyRanks { ranks, most: MOST_RANKS }),
@@ -229,6 +228,17 @@ fn source(capture: &Capture, chosen: &str, steps: &[StepSummary]) -> Source {
 fn alone(events: &fuse::Events) -> HashMap<usize, bool> {
     let events = events.events.iter();
     events.flat_map(|event| event.activities.iter().map(|index| (*index, event.activities.len() == 1))).collect()
+}
+
+/// `stem`, or it with the first number from 2 on that gives a name which is not `taken`.
+fn fresh(stem: &str, joint: &str, taken: impl Fn(&str) -> bool) -> String {
+    let mut name = stem.to_owned();
+    let mut n = 2;
+    while taken(&name) {
+        name = format!("{stem}{joint}{n}");
+        n += 1;
+    }
+    name
 }
 
 /// States what was inferred.

@@ -16,6 +16,7 @@ use std::collections::{BTreeSet, BinaryHeap, HashMap, HashSet};
 
 use maestro_pattern::{Body, Instruction, Item, Motif, Pattern, Plan, Reference, Step};
 
+use super::fresh;
 use super::spans::Spans;
 
 /// Lines that a motif must save to be worth a name.
@@ -532,9 +533,7 @@ fn name(pattern: &Pattern, items: &[Item]) -> String {
     }
     let pass = ["backward", "forward"].into_iter().find(|pass| names.iter().any(|name| name.contains(pass)));
     let stem = pass.map_or_else(|| "motif".to_owned(), |pass| format!("{pass}_motif"));
-    let taken = |name: &String| pattern.motifs.iter().any(|motif| motif.name == *name);
-    let numbered = (2..).map(|n| format!("{stem}_{n}"));
-    [stem.clone()].into_iter().chain(numbered).find(|name| !taken(name)).unwrap_or(stem)
+    fresh(&stem, "_", |name| pattern.motifs.iter().any(|motif| motif.name == name))
 }
 
 #[cfg(test)]

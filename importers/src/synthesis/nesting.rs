@@ -1,12 +1,45 @@
-//! Which ranges of a thread are around an instant. Host ranges nest: a range that begins inside another ends inside it.
+//! Which host ranges of a thread are around an instant. They nest: a range that begins inside another ends inside it.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
-use crate::capture::{Annotation, CommRecord};
+use crate::capture::{Annotation, CommRecord, Timeline};
 
-/// The ranges of all threads, ready to be asked.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Nesting {
+/// The annotations and communication records of a timeline, ready to be asked. Several passes ask.
+pub(crate) struct HostRanges<'a> {
+    timeline: &'a Timeline,
+    annotations: Nesting,
+    records: Nesting,
+}
+
+impl<'a> HostRanges<'a> {
+    pub fn new(timeline: &'a Timeline) -> Self {
+        Self {
+            timeline,
+            annotations: Nesting::new(timeline.annotations.iter().map(|a| (a.thread, a.start_ns, a.end_ns))),
+            records: Nesting::new(timeline.records.iter().map(|r| (r.thread, r.start_ns, r.end_ns))),
+        }
+    }
+
+    /// The annotations of `thread` around `at_ns`, the innermost first.
+    pub fn annotations(&self, thread: i64, at_ns: i64) -> impl Iterator<Item = &'a Annotation> {
+        let timeline = self.timeline;
+        self.annotations.around(thread, at_ns).map(|index| &timeline.annotations[index])
+    }
+
+    /// Name of the innermost annotation of `thread` around `at_ns`, the communication library's (`nccl:`) apart.
+    pub fn name(&self, thread: i64, at_ns: i64) -> Option<&'a Arc<str>> {
+        self.annotations(thread, at_ns).map(|annotation| &annotation.name).find(|name| !name.starts_with("nccl:"))
+    }
+
+    /// The innermost communication record of `thread` around `at_ns`.
+    pub fn record(&self, thread: i64, at_ns: i64) -> Option<&'a CommRecord> {
+        self.records.around(thread, at_ns).next().map(|index| &self.timeline.records[index])
+    }
+}
+
+/// Ranges of all threads.
+struct Nesting {
     threads: HashMap<i64, Vec<Range>>,
 }
 
@@ -22,16 +55,6 @@ struct Range {
 }
 
 impl Nesting {
-    /// The annotations of a timeline.
-    pub fn of_annotations(annotations: &[Annotation]) -> Self {
-        Self::new(annotations.iter().map(|a| (a.thread, a.start_ns, a.end_ns)))
-    }
-
-    /// The communication records of a timeline.
-    pub fn of_records(records: &[CommRecord]) -> Self {
-        Self::new(records.iter().map(|r| (r.thread, r.start_ns, r.end_ns)))
-    }
-
     /// Ranges as (thread, start, end).
     fn new(ranges: impl Iterator<Item = (i64, i64, i64)>) -> Self {
         let mut threads: HashMap<i64, Vec<Range>> = HashMap::new();
@@ -55,7 +78,7 @@ impl Nesting {
     }
 
     /// Indices of the ranges of `thread` around `at_ns`, the innermost first.
-    pub fn around(&self, thread: i64, at_ns: i64) -> impl Iterator<Item = usize> {
+    fn around(&self, thread: i64, at_ns: i64) -> impl Iterator<Item = usize> {
         let ranges = self.threads.get(&thread).map(Vec::as_slice).unwrap_or_default();
         let last = ranges.partition_point(|range| range.start_ns <= at_ns).checked_sub(1);
         std::iter::successors(last, |place| ranges[*place].parent)

@@ -1,14 +1,14 @@
 //! What an import says beside the pattern: the steps, the collectives, and where every activity went.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use maestro_pattern::Direction;
 
 use super::axes::Axes;
+use super::blocks::Rank;
 use super::intervals::Union;
-use super::matching::Timing;
-use super::resolve::{Communicators, Operation, Resolved};
+use super::resolve::{Communicators, Operation};
 use super::steps::{Step, Steps};
 use crate::capture::{ActivityKind, Timeline};
 
@@ -75,17 +75,19 @@ pub struct Conservation {
     pub why: Option<&'static str>,
 }
 
-pub(crate) fn step(rank: u32, timeline: &Timeline, step: &Step, communicates: impl Fn(usize) -> bool) -> StepSummary {
+pub(crate) fn step(rank: &Rank<'_>, step: &Step) -> StepSummary {
+    let timeline = rank.timeline;
+    let communicates = |index: &usize| rank.resolved_of.contains_key(index);
     let span = |index: &usize| (timeline.activities[*index].start_ns, timeline.activities[*index].end_ns());
     let kernels = || {
         step.activities.iter().filter(|index| matches!(timeline.activities[**index].kind, ActivityKind::Kernel { .. }))
     };
-    let comm = Union::new(kernels().filter(|index| communicates(**index)).map(span));
-    let compute = Union::new(kernels().filter(|index| !communicates(**index)).map(span));
+    let comm = Union::new(kernels().filter(|index| communicates(index)).map(span));
+    let compute = Union::new(kernels().filter(|index| !communicates(index)).map(span));
     let start = step.activities.iter().map(|index| span(index).0).min().unwrap_or(0);
     let end = step.activities.iter().map(|index| span(index).1).max().unwrap_or(0);
     StepSummary {
-        rank,
+        rank: rank.rank,
         name: step.name.clone(),
         activities: step.activities.len(),
         span_ns: end - start,
@@ -96,25 +98,21 @@ pub(crate) fn step(rank: u32, timeline: &Timeline, step: &Step, communicates: im
 }
 
 pub(crate) fn collectives(
-    rank: u32,
-    timeline: &Timeline,
+    rank: &Rank<'_>,
     step: &Step,
-    resolved: &[Resolved],
-    timing: &[Option<Timing>],
     communicators: &Communicators,
     axes: &Axes,
 ) -> Vec<CollectiveSummary> {
-    let of: HashMap<usize, usize> = resolved.iter().enumerate().map(|(i, r)| (r.activity, i)).collect();
     let mut all: BTreeMap<_, CollectiveSummary> = BTreeMap::new();
     for index in &step.activities {
-        let Some(&i) = of.get(index) else { continue };
-        let kernel = &resolved[i];
+        let Some(&i) = rank.resolved_of.get(index) else { continue };
+        let (kernel, timing) = (&rank.resolved[i], rank.timing[i]);
         let (mut op, dtype, size) = described(&kernel.operation);
         if kernel.unknown {
             op = "unknown".to_owned();
         }
         let row = all.entry((kernel.communicator, op.clone(), dtype, size)).or_insert_with(|| CollectiveSummary {
-            rank,
+            rank: rank.rank,
             step: step.name.clone(),
             op,
             dtype,
@@ -128,9 +126,9 @@ pub(crate) fn collectives(
             inferred: false,
         });
         row.count += 1;
-        row.duration_ns += timeline.activities[*index].duration_ns;
-        row.wait_ns = row.wait_ns.zip(timing[i]).map(|(sum, timing)| sum + timing.wait_ns);
-        row.transfer_ns = row.transfer_ns.zip(timing[i]).map(|(sum, timing)| sum + timing.transfer_ns);
+        row.duration_ns += rank.timeline.activities[*index].duration_ns;
+        row.wait_ns = row.wait_ns.zip(timing).map(|(sum, timing)| sum + timing.wait_ns);
+        row.transfer_ns = row.transfer_ns.zip(timing).map(|(sum, timing)| sum + timing.transfer_ns);
         row.inferred |= kernel.inferred;
     }
     all.into_values().collect()

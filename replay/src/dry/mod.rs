@@ -18,6 +18,18 @@ use crate::{Backend, Error, Notice, Phase, Result, Settings, nominal_ns};
 /// See the module.
 pub struct Dry;
 
+impl Dry {
+    /// Simulates one iteration of the step, with host time as the pattern has it.
+    ///
+    /// # Errors
+    /// A block without a captured duration.
+    pub fn step(plan: &Plan) -> Result<Vec<Measurement>> {
+        let settings =
+            Settings { warmup: 0, iterations: 1, rounds: 1, alone: false, verify: false, ..Settings::default() };
+        Self.run(plan, &settings)
+    }
+}
+
 impl Backend for Dry {
     fn name(&self) -> &'static str {
         "dry"
