@@ -24,6 +24,7 @@ mod verify;
 use maestro_pattern::{AxisId, BlockId, LaneId, Measurement, Plan, Program};
 
 pub use error::{Error, Result};
+pub use host::available_memory;
 pub use layout::{Layout, Part};
 pub use meeting::{Execution, Meeting, Meetings};
 pub use settings::{Compute, Notice, Observer, Pacing, Phase, Settings, nominal_ns};

@@ -1,6 +1,6 @@
 //! `maestro doctor`: what works on this machine and what is missing.
 
-use maestro_replay::BACKENDS;
+use maestro_replay::{BACKENDS, available_memory};
 
 use crate::failure::Failure;
 use crate::output;
@@ -37,12 +37,4 @@ pub fn run() -> Result<(), Failure> {
     }
     output::print(&text)?;
     Ok(())
-}
-
-/// MemAvailable of Linux' /proc/meminfo, in bytes.
-fn available_memory() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find(|line| line.starts_with("MemAvailable:"))?;
-    let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
-    Some(kib << 10)
 }

@@ -156,9 +156,9 @@ pub fn show_plan(plan: &Plan, how: &How) -> Result<(), Failure> {
 /// What would run: memory and communicators.
 fn describe(plan: &Plan, backend: &dyn Backend, settings: &Settings) -> String {
     let mut text = format!(
-        "{}: {} ranks on {}, {} of buffers\n",
+        "{}: {} on {}, {} of buffers\n",
         plan.name,
-        plan.world.size(),
+        output::count(plan.world.size() as usize, "rank"),
         backend.name(),
         output::bytes(backend.memory(plan, settings))
     );

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use maestro_pattern::{AxisShape, Measurement, Pattern, World};
-use maestro_replay::{Backend, Settings, dry::Dry, nominal_ns};
+use maestro_replay::{Settings, dry::Dry, nominal_ns};
 use maestro_reports::Run;
 use serde_json::json;
 
@@ -36,13 +36,12 @@ struct Shown {
 
 fn of_pattern(path: &Path) -> anyhow::Result<Shown> {
     let ((pattern, _), plan) = super::check::plan(path, &cli::World::default())?;
-    let settings = Settings { warmup: 0, iterations: 1, rounds: 1, alone: false, verify: false, ..Settings::default() };
     // A pattern with a block that nobody has timed has no timeline yet.
-    let (measurements, how) = match Dry.run(&plan, &settings) {
+    let (measurements, how) = match Dry::step(&plan) {
         Ok(measurements) => (measurements, "drawn by dry run"),
         Err(_) => (Vec::new(), "without a timeline: not every block has a captured duration"),
     };
-    let title = format!("{}: a pattern of {} ranks, {how}", pattern.name, plan.world.size());
+    let title = format!("{}: a pattern of {}, {how}", pattern.name, output::count(plan.world.size() as usize, "rank"));
     Ok(Shown { title, pattern, world: plan.world, measurements })
 }
 
@@ -50,11 +49,11 @@ fn of_run(path: &Path) -> anyhow::Result<Shown> {
     let run = Run::open(path)?;
     let measurements = run.measurements().iter().collect();
     let title = format!(
-        "{}: {} on {}, {} ranks, {} x {} iterations; drawn is the first",
+        "{}: {} on {}, {}, {} x {} iterations; drawn is the first",
         run.info.id,
         run.pattern.name,
         run.info.backend,
-        run.info.ranks,
+        output::count(run.info.ranks as usize, "rank"),
         run.info.settings.rounds,
         run.info.settings.iterations
     );

@@ -155,7 +155,7 @@ pub(crate) fn check_memory(plan: &Plan, settings: &Settings, ranks: &[u32], avai
 
 /// Bytes that this process may still allocate: what the system says is available, and no more than its control group
 /// allows. `None` where neither is told.
-pub(crate) fn available() -> Option<u64> {
+pub fn available_memory() -> Option<u64> {
     let system = fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
         let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
         let kib: u64 = line.trim().trim_end_matches("kB").trim().parse().ok()?;

@@ -21,7 +21,8 @@ use std::time::Instant;
 
 use maestro_pattern::{BlockId, Collective, CollectiveKind, LaneId, Plan, Work};
 
-pub(crate) use self::buffers::{LaneBuffers, Memory, available, check_memory, needed, read, write};
+pub use self::buffers::available_memory;
+pub(crate) use self::buffers::{LaneBuffers, Memory, check_memory, needed, read, write};
 pub(crate) use self::monitor::{End, Gate, Monitor, lock};
 use self::rank::Rank;
 use self::watchdog::{Watch, supervise};

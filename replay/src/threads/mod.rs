@@ -30,7 +30,7 @@ impl Backend for Threads {
 
     fn probe(&self, plan: &Plan, settings: &Settings) -> Result<()> {
         host::probe(self.name(), plan, settings)?;
-        host::check_memory(plan, settings, &ranks(plan), host::available())
+        host::check_memory(plan, settings, &ranks(plan), host::available_memory())
     }
 
     fn memory(&self, plan: &Plan, settings: &Settings) -> u64 {
