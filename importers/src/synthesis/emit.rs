@@ -12,7 +12,8 @@ use maestro_pattern::{
 
 use super::axes::Axes;
 use super::blocks::{Blocks, Rank, SKEW, readable, rounded_factor};
-use super::fold::{Back, Leaf, Timed, Tree, fold};
+use super::fold::{Back, Leaf, fold};
+use super::gaps::{Beat, beats};
 use crate::Notes;
 
 /// One rank's step as leaves, each with the host time before it in nanoseconds.
@@ -72,8 +73,8 @@ pub(crate) fn schedule(pattern: &mut Pattern, parts: &Parts<'_>, notes: &mut Not
         pattern.axes.push(Axis { name, shape, settings: Default::default(), place: Default::default() });
     }
     for ((captured, leaves), ranks) in classes.into_iter().zip(members) {
-        let mut items = late_starts(parts, &captured, &world, single);
-        items.extend(Writer::new(&pattern.blocks, parts).items(&fold(leaves)));
+        let mut items = late_starts(parts, &captured, &world, &pattern.host_skew, single);
+        items.extend(Writer::new(&pattern.blocks, parts).items(&beats(fold(leaves))));
         if single {
             pattern.schedule = items;
             return;
@@ -160,7 +161,9 @@ fn meet(common: &mut Leaves, other: &Leaves) {
 
 /// Host time at the start of the ranks that began the step later than the first: the latest ones. Less than a thousandth
 /// of the step is left out.
-fn late_starts(parts: &Parts<'_>, members: &[usize], world: &World, single: bool) -> Vec<Item> {
+///
+/// A rank's factor of `host_skew` will multiply what is written here as all other host time, and so divides it.
+fn late_starts(parts: &Parts<'_>, members: &[usize], world: &World, host_skew: &[f64], single: bool) -> Vec<Item> {
     let span = |r: &usize| {
         let events = &parts.ranks[*r].events.events;
         let end = events.iter().map(|event| event.end_ns).max().unwrap_or(0);
@@ -168,10 +171,14 @@ fn late_starts(parts: &Parts<'_>, members: &[usize], world: &World, single: bool
     };
     let least = members.iter().map(span).max().unwrap_or(0) / 1000;
     let late = |r: &&usize| parts.late_ns[**r] > least;
+    let written = |r: usize| {
+        let factor = host_skew.get(parts.ranks[r].rank as usize).copied().unwrap_or(1.0);
+        parts.late_ns[r] as f64 / factor
+    };
     if !single && members.iter().all(|r| late(&r)) {
         // One coordinate, usually one rank: the role's own first item, no condition needed.
-        let mean = members.iter().map(|r| parts.late_ns[*r]).sum::<i64>() / members.len() as i64;
-        return vec![Item::new(Step::Host(readable(mean as f64)))];
+        let mean = members.iter().map(|r| written(*r)).sum::<f64>() / members.len() as f64;
+        return vec![Item::new(Step::Host(readable(mean)))];
     }
     /// More lines than this say less than they cost.
     const MOST: usize = 8;
@@ -182,7 +189,7 @@ fn late_starts(parts: &Parts<'_>, members: &[usize], world: &World, single: bool
     latest
         .into_iter()
         .map(|r| {
-            let mut item = Item::new(Step::Host(readable(parts.late_ns[*r] as f64)));
+            let mut item = Item::new(Step::Host(readable(written(*r))));
             item.when = coordinates(world, parts.ranks[*r].rank);
             item
         })
@@ -225,12 +232,12 @@ fn role(world: &World, ranks: &[u32]) -> Option<(String, When)> {
 /// Host time below this waits for more to make an item.
 const LEAST_NS: f64 = 1_000.0;
 
-/// Turns trees into items, and relative references into those of the pattern format, which count from the one of this
+/// Turns beats into items, and relative references into those of the pattern format, which count from the one of this
 /// iteration, issued or not.
 struct Writer<'a> {
     blocks: &'a [Block],
     parts: &'a Parts<'a>,
-    /// The sequences around: blocks issued in each of their trees, and the place of the current one.
+    /// The sequences around: blocks issued in each of their beats, and the place of the current one.
     frames: Vec<(Vec<HashSet<usize>>, usize)>,
     /// Host time too short for an item of its own, in nanoseconds.
     rest_ns: f64,
@@ -241,26 +248,27 @@ impl<'a> Writer<'a> {
         Self { blocks, parts, frames: Vec::new(), rest_ns: 0.0 }
     }
 
-    fn items(&mut self, trees: &[Tree]) -> Vec<Item> {
-        self.frames.push((trees.iter().map(issued).collect(), 0));
+    fn items(&mut self, beats: &[Beat]) -> Vec<Item> {
+        self.frames.push((beats.iter().map(issued).collect(), 0));
         let mut items = Vec::new();
-        for (n, tree) in trees.iter().enumerate() {
+        for (n, beat) in beats.iter().enumerate() {
             if let Some(frame) = self.frames.last_mut() {
                 frame.1 = n;
             }
-            match tree {
-                Tree::Leaf(timed) => self.leaf(timed, &mut items),
-                Tree::Loop { times, body } => {
+            match beat {
+                Beat::Host(ns) => self.rest_ns += ns,
+                Beat::Leaf(leaf) => {
+                    self.host(&mut items);
+                    items.push(self.item(leaf));
+                }
+                Beat::Loop { times, body } => {
+                    // Host time before a loop is not that of its first launch, which has its own every time.
+                    self.host(&mut items);
                     let before = std::mem::take(&mut self.rest_ns);
                     let mut inner = self.items(body);
+                    self.host(&mut inner);
                     // What is left at the end of an iteration is left as often as it goes round.
-                    let left = std::mem::take(&mut self.rest_ns) * *times as f64;
-                    if left >= LEAST_NS {
-                        inner.push(Item::new(Step::Host(readable(left / *times as f64))));
-                        self.rest_ns = before;
-                    } else {
-                        self.rest_ns = before + left;
-                    }
+                    self.rest_ns = before + std::mem::take(&mut self.rest_ns) * *times as f64;
                     items.push(Item::new(Step::Repeat { times: *times as u64, body: Body::Inline(inner) }));
                 }
             }
@@ -269,15 +277,16 @@ impl<'a> Writer<'a> {
         items
     }
 
-    fn leaf(&mut self, timed: &Timed, items: &mut Vec<Item>) {
-        let host = timed.host_ns / timed.places.len() as f64 + self.rest_ns;
-        if host >= LEAST_NS {
-            items.push(Item::new(Step::Host(readable((host / 100.0).round() * 100.0))));
+    /// Spends the host time that has come together, if it is enough for an item.
+    fn host(&mut self, items: &mut Vec<Item>) {
+        if self.rest_ns >= LEAST_NS {
+            items.push(Item::new(Step::Host(readable((self.rest_ns / 100.0).round() * 100.0))));
             self.rest_ns = 0.0;
-        } else {
-            self.rest_ns = host;
         }
-        items.push(Item::new(match &timed.leaf {
+    }
+
+    fn item(&self, leaf: &Leaf) -> Item {
+        Item::new(match leaf {
             Leaf::Wait(back) => Step::Wait(vec![self.reference(*back)]),
             Leaf::Run { block, axis, lane, after } => Step::Run {
                 block: self.blocks[*block].name.clone(),
@@ -286,7 +295,7 @@ impl<'a> Writer<'a> {
                 label: None,
                 after: after.iter().map(|back| self.reference(*back)).collect(),
             },
-        }));
+        })
     }
 
     fn reference(&self, (block, back): Back) -> Reference {
@@ -298,12 +307,12 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Blocks that a tree issues.
-fn issued(tree: &Tree) -> HashSet<usize> {
-    match tree {
-        Tree::Leaf(Timed { leaf: Leaf::Run { block, .. }, .. }) => HashSet::from([*block]),
-        Tree::Leaf(_) => HashSet::new(),
-        Tree::Loop { body, .. } => body.iter().flat_map(issued).collect(),
+/// Blocks that a beat issues.
+fn issued(beat: &Beat) -> HashSet<usize> {
+    match beat {
+        Beat::Leaf(Leaf::Run { block, .. }) => HashSet::from([*block]),
+        Beat::Leaf(Leaf::Wait(_)) | Beat::Host(_) => HashSet::new(),
+        Beat::Loop { body, .. } => body.iter().flat_map(issued).collect(),
     }
 }
 

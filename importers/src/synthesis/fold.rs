@@ -3,7 +3,7 @@
 //! Works on leaves that refer to each other relatively ("the last execution of block 3"), so that the iterations of a
 //! loop look the same. Two leaves are the same if they run the same block on the same lane and wait for the same; what
 //! one waits for and the other does not is no difference where there was nothing to wait for yet, as in the first
-//! iteration of a loop. Host time is averaged over what is folded together, which keeps its sum.
+//! iteration of a loop. What host time becomes of that is decided next door, in [`super::gaps`].
 //!
 //! A step has tens of thousands of leaves, so nothing is compared that cannot matter. Runs of equal classes (what
 //! [`same`] needs whatever there is to wait for) are found for all periods at once and taken by the lines that they can
@@ -45,10 +45,8 @@ impl Leaf {
 #[derive(Clone, Debug)]
 pub(crate) struct Timed {
     pub leaf: Leaf,
-    /// Host time before it, in nanoseconds, summed over `places`.
-    pub host_ns: f64,
-    /// Where it stands in the unrolled sequence, the latest place last.
-    pub places: Vec<usize>,
+    /// Where it stands in the unrolled sequence, ascending, each with the host time before it in nanoseconds.
+    pub places: Vec<(usize, f64)>,
 }
 
 /// A folded sequence.
@@ -64,7 +62,7 @@ pub(crate) fn fold(leaves: Vec<(Leaf, f64)>) -> Vec<Tree> {
     let trees = leaves
         .into_iter()
         .enumerate()
-        .map(|(place, (leaf, host_ns))| Tree::Leaf(Timed { leaf, host_ns, places: vec![place] }))
+        .map(|(place, (leaf, host_ns))| Tree::Leaf(Timed { leaf, places: vec![(place, host_ns)] }))
         .collect();
     loops(trees, &issued)
 }
@@ -92,8 +90,8 @@ impl Issued {
     }
 
     /// Whether `reference` finds nothing at any of `places`.
-    fn vacuous(&self, reference: Back, places: &[usize]) -> bool {
-        places.last().is_none_or(|latest| *latest <= self.nothing_until(reference))
+    fn vacuous(&self, reference: Back, places: &[(usize, f64)]) -> bool {
+        places.last().is_none_or(|(latest, _)| *latest <= self.nothing_until(reference))
     }
 }
 
@@ -268,7 +266,7 @@ fn marks(trees: &[Tree], issued: &Issued) -> Vec<Mark> {
     let mark = |(tree, class): (&Tree, u32)| {
         let (bits, until) = &references[class as usize];
         let waits = waits_for(tree).filter_map(|back| bits.get(back)).fold(0, |all, bit| all | 1 << bit);
-        let latest = if let Tree::Leaf(timed) = tree { timed.places.last().copied() } else { None };
+        let latest = if let Tree::Leaf(timed) = tree { timed.places.last().map(|(place, _)| *place) } else { None };
         let nothing = until.iter().enumerate().filter(|(_, until)| latest.is_none_or(|latest| latest <= **until));
         let may_wait = nothing.fold(waits, |all, (bit, _)| all | 1 << bit);
         Mark { class, waits, may_wait }
@@ -331,8 +329,9 @@ fn same_leaf(a: &Timed, b: &Timed, issued: &Issued) -> bool {
 fn merge(tree: &mut Tree, other: &Tree) {
     match (tree, other) {
         (Tree::Leaf(one), Tree::Leaf(other)) => {
-            one.host_ns += other.host_ns;
             one.places.extend(&other.places);
+            // A loop in a loop merges the inner one last, whose places are between those of the outer one.
+            one.places.sort_by_key(|(place, _)| *place);
             if let (Leaf::Run { after, .. }, Leaf::Run { after: more, .. }) = (&mut one.leaf, &other.leaf) {
                 after.extend(more);
             }

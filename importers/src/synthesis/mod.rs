@@ -8,7 +8,7 @@
 //! 6. `fuse`: activities to events.
 //! 7. `axes` and `lanes`: names for communicators and streams.
 //! 8. `blocks`: which events are the same block, and what that does.
-//! 9. `fold` and `emit`: loops, and the schedule.
+//! 9. `fold`, `gaps` and `emit`: loops, their host time, and the schedule.
 //! 10. `motifs`: sequences that stand in several places.
 //! 11. `folding`: what all that averaging cost.
 //!
@@ -23,6 +23,7 @@ mod emit;
 mod fold;
 mod folding;
 mod fuse;
+mod gaps;
 mod intervals;
 mod lanes;
 mod matching;

@@ -78,9 +78,10 @@ fn long_sequences_without_repetitions_stay() {
 }
 
 #[test]
-fn host_time_keeps_its_sum() {
+fn host_times_are_kept_place_by_place() {
     let leaves = (0..6).map(|n| (run(n % 2, &[]).0, n as f64)).collect();
     let [Tree::Loop { body, .. }] = &fold(leaves)[..] else { panic!("one loop") };
-    let sums: Vec<f64> = body.iter().map(|tree| if let Tree::Leaf(leaf) = tree { leaf.host_ns } else { 0.0 }).collect();
-    assert_eq!(sums, [0.0 + 2.0 + 4.0, 1.0 + 3.0 + 5.0]);
+    let places = |tree: &Tree| if let Tree::Leaf(leaf) = tree { leaf.places.clone() } else { Vec::new() };
+    let all: Vec<_> = body.iter().map(places).collect();
+    assert_eq!(all, [vec![(0, 0.0), (2, 2.0), (4, 4.0)], vec![(1, 1.0), (3, 3.0), (5, 5.0)]]);
 }
