@@ -144,8 +144,11 @@ pub struct HostCall {
 pub enum CallKind {
     /// A kernel, a copy, a set or a graph: something with activities.
     Launch,
-    /// An event on a stream (cudaEventRecord).
-    EventRecord,
+    /// An event on a stream.
+    EventRecord {
+        /// By the call that takes flags (cudaEventRecordWithFlags): PyTorch's events are recorded so, NCCL's own are not.
+        flags: bool,
+    },
     /// A stream shall wait for an event (cudaStreamWaitEvent).
     StreamWait,
     /// The host waits for an event, a stream or the device.
@@ -274,6 +277,8 @@ pub struct Product {
 pub struct StreamWait {
     /// The stream that waits.
     pub stream: i64,
+    /// When the row says that it began; the call that asked for it is exact, where it is in the capture.
+    pub at_ns: i64,
     /// The stream that the event was recorded on, if the profiler saw the record.
     pub on_stream: Option<i64>,
     /// Correlation of the host call that waits.

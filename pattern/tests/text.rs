@@ -21,10 +21,7 @@ blocks:
       - {send: {to: 1, size: 32MiB, dtype: bf16}}
       - {recv: {from: -1, size: 32MiB, dtype: bf16}}
     wrap: true
-  fused:
-    group:
-      - {all_reduce: {size: 1KiB, dtype: f16}}
-      - {broadcast: {size: 2KiB, dtype: i64}}
+  fused: {group: [{all_reduce: {size: 1KiB, dtype: f16}}, {broadcast: {size: 2KiB, dtype: i64}}]}
   layer:
     compute:
       - {gemm: {m: 16384, n: 4096, k: 4096, dtype: bf16}, times: 4}

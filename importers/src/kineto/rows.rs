@@ -110,8 +110,10 @@ impl Rows {
             return;
         };
         // Minus one stands for what was not seen, and so parses as no unsigned number.
+        let Some(time) = time(event, notes) else { return };
         let wait = StreamWait {
             stream,
+            at_ns: time.start_ns,
             on_stream: integer(args.wait_on_stream).filter(|stream| *stream >= 0),
             correlation,
             record_correlation: integer(args.wait_on_cuda_event_record_corr_id),
@@ -239,7 +241,7 @@ fn call_kind(name: &str) -> Option<CallKind> {
     } else if has("StreamWaitEvent") {
         Some(CallKind::StreamWait)
     } else if has("EventRecord") {
-        Some(CallKind::EventRecord)
+        Some(CallKind::EventRecord { flags: has("WithFlags") })
     } else if has("Synchronize") {
         Some(CallKind::Synchronize)
     } else if has("Launch") || has("Memcpy") || has("Memset") {
@@ -262,9 +264,10 @@ mod tests {
                  hipExtModuleLaunchKernel cudaMemcpyAsync cudaMemcpy cuMemcpyHtoDAsync_v2 hipMemcpyWithStream \
                  cudaMemsetAsync cuMemsetD32Async cudaGraphLaunch hipGraphLaunch",
             ),
+            (Some(CallKind::EventRecord { flags: false }), "cudaEventRecord cuEventRecord hipEventRecord"),
             (
-                Some(CallKind::EventRecord),
-                "cudaEventRecord cudaEventRecordWithFlags cuEventRecord cuEventRecordWithFlags hipEventRecord",
+                Some(CallKind::EventRecord { flags: true }),
+                "cudaEventRecordWithFlags cuEventRecordWithFlags hipEventRecordWithFlags",
             ),
             (Some(CallKind::StreamWait), "cudaStreamWaitEvent cuStreamWaitEvent hipStreamWaitEvent"),
             (

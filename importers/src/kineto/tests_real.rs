@@ -77,7 +77,7 @@ fn rows_of_each_kind_are_all_there() {
             activities(|activity| matches!(activity.kind, ActivityKind::Copy { .. })),
             activities(|activity| matches!(activity.kind, ActivityKind::Set { .. })),
             calls(CallKind::Launch),
-            calls(CallKind::EventRecord),
+            calls(CallKind::EventRecord { flags: false }) + calls(CallKind::EventRecord { flags: true }),
             calls(CallKind::StreamWait),
             calls(CallKind::Synchronize),
             timeline.records.len(),

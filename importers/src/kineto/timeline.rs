@@ -107,6 +107,9 @@ fn settle(timeline: &mut Timeline, base_ns: i64) {
         call.start_ns += base_ns;
         call.end_ns += base_ns;
     }
+    for wait in &mut timeline.stream_waits {
+        wait.at_ns += base_ns;
+    }
     for record in &mut timeline.records {
         record.start_ns += base_ns;
         record.end_ns += base_ns;
@@ -124,6 +127,6 @@ fn settle(timeline: &mut Timeline, base_ns: i64) {
     timeline.records.sort_by_key(|record| record.start_ns);
     timeline.annotations.sort_by_key(|annotation| annotation.start_ns);
     timeline.steps.sort_by_key(|step| step.start_ns);
-    // These have no time of their own; correlations count up with the calls.
+    // Their calls are what counts, and correlations count up with those.
     timeline.stream_waits.sort_by_key(|wait| wait.correlation);
 }

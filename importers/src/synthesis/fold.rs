@@ -2,8 +2,9 @@
 //!
 //! Works on leaves that refer to each other relatively ("the last execution of block 3"), so that the iterations of a
 //! loop look the same. Two leaves are the same if they run the same block on the same lane and wait for the same; what
-//! one waits for and the other does not is no difference where there was nothing to wait for yet, as in the first
-//! iteration of a loop. What host time becomes of that is decided next door, in [`super::gaps`].
+//! one waits for and the other does not is no difference where the other would not wait: where there was nothing to wait
+//! for yet, as in the first iteration of a loop, or where it has ended anyway, by the order of lanes and what else is
+//! waited for, as what came before the loop has in the second. What host time becomes of that is decided next door, in [`super::gaps`].
 //!
 //! A step has tens of thousands of leaves, so nothing is compared that cannot matter. Runs of equal classes (what
 //! [`same`] needs whatever there is to wait for) are found for all periods at once and taken by the lines that they can
@@ -67,31 +68,86 @@ pub(crate) fn fold(leaves: Vec<(Leaf, f64)>) -> Vec<Tree> {
     loops(trees, &issued)
 }
 
-/// Where each block was issued in the unrolled sequence.
-struct Issued(Vec<Vec<usize>>);
+/// Where each block was issued in the unrolled sequence, and what has ended wherever something is issued.
+struct Issued {
+    /// By block, ascending.
+    places: Vec<Vec<usize>>,
+    /// Per place: its lane, and which one it is there; of a wait of the host nothing.
+    seats: Vec<Option<(usize, u32)>>,
+    /// Per place and lane: how many of the lane's have ended for certain when this one begins. Empty if there are so
+    /// many lanes that it would take much memory; then nothing counts as ended.
+    ended: Vec<u32>,
+    lanes: usize,
+}
 
 impl Issued {
     fn new(leaves: &[(Leaf, f64)]) -> Self {
-        let mut places: Vec<Vec<usize>> = Vec::new();
+        /// Most lanes for which what has ended is kept.
+        const MOST_LANES: usize = 32;
+        let lane = |leaf: &Leaf| if let Leaf::Run { lane, .. } = leaf { Some(*lane) } else { None };
+        let lanes = leaves.iter().filter_map(|(leaf, _)| lane(leaf)).max().map_or(0, |most| most + 1);
+        let mut all = Self { places: Vec::new(), seats: Vec::new(), ended: Vec::new(), lanes };
+        // What has ended for the host, and the latest place of each lane.
+        let mut host = vec![0; lanes];
+        let mut latest: Vec<Option<usize>> = vec![None; lanes];
+        let mut counts = vec![0; lanes];
         for (place, (leaf, _)) in leaves.iter().enumerate() {
-            if let Leaf::Run { block, .. } = leaf {
-                if places.len() <= *block {
-                    places.resize(block + 1, Vec::new());
+            let mut now = host.clone();
+            let mut causes: Vec<usize> = Vec::new();
+            match leaf {
+                Leaf::Run { lane, after, .. } => {
+                    causes.extend(latest[*lane]);
+                    causes.extend(after.iter().filter_map(|back| all.found(*back, place)));
                 }
-                places[*block].push(place);
+                Leaf::Wait(back) => causes.extend(all.found(*back, place)),
+            }
+            if lanes <= MOST_LANES {
+                for cause in causes {
+                    all.ended_with(cause, &mut now);
+                }
+                if let Leaf::Wait(_) = leaf {
+                    host.clone_from(&now);
+                }
+                all.ended.extend(&now);
+            }
+            let seat = lane(leaf).map(|lane| (lane, counts[lane]));
+            all.seats.push(seat);
+            if let Leaf::Run { block, lane, .. } = leaf {
+                counts[*lane] += 1;
+                latest[*lane] = Some(place);
+                if all.places.len() <= *block {
+                    all.places.resize(block + 1, Vec::new());
+                }
+                all.places[*block].push(place);
             }
         }
-        Self(places)
+        all
     }
 
-    /// The last place where a reference finds nothing.
-    fn nothing_until(&self, (block, back): Back) -> usize {
-        self.0.get(block).and_then(|issued| issued.get(back as usize)).copied().unwrap_or(usize::MAX)
+    /// Adds to `now` what has ended when the run at `place` has.
+    fn ended_with(&self, place: usize, now: &mut [u32]) {
+        let row = self.ended.get(place * self.lanes..(place + 1) * self.lanes).unwrap_or_default();
+        now.iter_mut().zip(row).for_each(|(mine, ended)| *mine = (*mine).max(*ended));
+        if let Some((lane, count)) = self.seats[place] {
+            now[lane] = now[lane].max(count + 1);
+        }
     }
 
-    /// Whether `reference` finds nothing at any of `places`.
+    /// What a reference finds at `place`.
+    fn found(&self, (block, back): Back, place: usize) -> Option<usize> {
+        let mine = self.places.get(block)?;
+        let before = mine.partition_point(|issued| *issued < place);
+        before.checked_sub(back as usize + 1).map(|found| mine[found])
+    }
+
+    /// Whether nobody would wait for `reference` at any of `places`: it finds nothing, or what has ended already.
     fn vacuous(&self, reference: Back, places: &[(usize, f64)]) -> bool {
-        places.last().is_none_or(|(latest, _)| *latest <= self.nothing_until(reference))
+        places.iter().all(|(place, _)| {
+            self.found(reference, *place).is_none_or(|found| {
+                let ended = |(lane, count): (usize, u32)| self.ended.get(place * self.lanes + lane) > Some(&count);
+                self.seats[found].is_some_and(ended)
+            })
+        })
     }
 }
 
@@ -228,7 +284,7 @@ struct Mark {
     class: u32,
     /// What a leaf waits for: a bit for each reference that leaves of its class have, shared if there are more than 64.
     waits: u64,
-    /// That, and what finds nothing there anyway.
+    /// That, and what it may as well wait for.
     may_wait: u64,
 }
 
@@ -249,26 +305,26 @@ enum Class {
 fn marks(trees: &[Tree], issued: &Issued) -> Vec<Mark> {
     let mut numbers = HashMap::new();
     let classes: Vec<u32> = trees.iter().map(|tree| class(tree, &mut numbers)).collect();
-    // The references of each class with their bits, and until where those of a bit find nothing.
-    let mut references: Vec<(HashMap<Back, usize>, Vec<usize>)> = Vec::new();
-    references.resize_with(numbers.len(), Default::default);
+    // The references of each class with their bits.
+    let mut references: Vec<HashMap<Back, usize>> = vec![HashMap::new(); numbers.len()];
     for (tree, class) in trees.iter().zip(&classes) {
-        let (bits, until) = &mut references[*class as usize];
+        let bits = &mut references[*class as usize];
         for back in waits_for(tree) {
-            let bit = bits.len() % 64;
-            if !bits.contains_key(back) {
-                bits.insert(*back, bit);
-                until.resize(until.len().max(bit + 1), 0);
-                until[bit] = until[bit].max(issued.nothing_until(*back));
-            }
+            let bit = bits.len();
+            bits.entry(*back).or_insert(bit);
         }
     }
     let mark = |(tree, class): (&Tree, u32)| {
-        let (bits, until) = &references[class as usize];
-        let waits = waits_for(tree).filter_map(|back| bits.get(back)).fold(0, |all, bit| all | 1 << bit);
-        let latest = if let Tree::Leaf(timed) = tree { timed.places.last().map(|(place, _)| *place) } else { None };
-        let nothing = until.iter().enumerate().filter(|(_, until)| latest.is_none_or(|latest| latest <= **until));
-        let may_wait = nothing.fold(waits, |all, (bit, _)| all | 1 << bit);
+        let bits = &references[class as usize];
+        let waits = waits_for(tree).filter_map(|back| bits.get(back)).fold(0, |all, bit| all | 1 << (bit % 64));
+        let may_wait = match tree {
+            // With more references than bits, which share them, the closer look decides.
+            Tree::Leaf(timed) if bits.len() <= 64 => bits
+                .iter()
+                .filter(|(back, _)| issued.vacuous(**back, &timed.places))
+                .fold(waits, |all, (_, bit)| all | 1 << bit),
+            _ => u64::MAX,
+        };
         Mark { class, waits, may_wait }
     };
     trees.iter().zip(classes).map(mark).collect()

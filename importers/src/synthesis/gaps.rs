@@ -34,7 +34,7 @@ pub(crate) fn beats(trees: Vec<Tree>) -> Vec<Beat> {
 /// That of a sequence that stands in loops which run it `outer` times.
 fn spelled(mut trees: Vec<Tree>, outer: usize) -> Vec<Beat> {
     let mut beats = Vec::new();
-    let mut host = |beats: &mut Vec<Beat>, ns: f64| {
+    let host = |beats: &mut Vec<Beat>, ns: f64| {
         if ns > 0.0 {
             beats.push(Beat::Host(ns));
         }

@@ -105,7 +105,8 @@ pub fn synthesise(capture: &Capture, options: &Options, notes: &mut Notes) -> Re
     let places = |all: &Vec<Resolved>| all.iter().enumerate().map(|(i, kernel)| (kernel.activity, i)).collect();
     let resolved_of: Vec<HashMap<usize, usize>> = resolved.iter().map(places).collect();
 
-    let mut recorded = true;
+    // Stream waits that were recorded, and those of which something was inferred.
+    let mut waits = (0, 0);
     let mut events = Vec::new();
     for (t, timeline) in timelines.iter().enumerate() {
         let step = steps[t].steps.iter().find(|step| step.name == chosen);
@@ -113,7 +114,8 @@ pub fn synthesise(capture: &Capture, options: &Options, notes: &mut Notes) -> Re
         let operation = |index| resolved_of[t].get(&index).map(|i| resolved[t][*i].operation.name());
         let issues = depend::issues(timeline, &launches[t], activities, operation);
         let dependencies = depend::dependencies(timeline, &issues, &ranges[t], notes);
-        recorded &= dependencies.recorded;
+        waits.0 += dependencies.recorded;
+        waits.1 += dependencies.inferred;
         events.push(fuse::fuse(timeline, &issues, &ranges[t], &dependencies));
     }
 
@@ -178,7 +180,7 @@ pub fn synthesise(capture: &Capture, options: &Options, notes: &mut Notes) -> Re
     motifs::extract(&mut pattern);
     let plan = Plan::new(&pattern, &[]);
     let folding = plan.as_ref().ok().map(|plan| folding::error(plan, &ranks, &blocks, |r| emit::host_times(&parts, r)));
-    assume(&mut pattern, recorded, &collectives, &chosen, timelines.len() as u32, world);
+    assume(&mut pattern, waits, &collectives, &chosen, timelines.len() as u32, world);
     assume_arguments(&mut pattern, &ranks);
     let teams = axes.axes.iter().zip(&axes.teams).map(|(axis, teams)| (axis.name.clone(), teams.clone())).collect();
     Ok(Import {
@@ -245,15 +247,25 @@ fn fresh(stem: &str, joint: &str, taken: impl Fn(&str) -> bool) -> String {
 /// States what was inferred.
 fn assume(
     pattern: &mut Pattern,
-    recorded: bool,
+    (recorded, inferred): (usize, usize),
     collectives: &[CollectiveSummary],
     chosen: &str,
     captured: u32,
     world: u32,
 ) {
     let mut state = |what: String, confidence| pattern.assumed.push(Assumption { what, confidence });
-    if !recorded {
-        state("dependencies between lanes inferred from the host's calls and the times".into(), Confidence::Medium);
+    match (recorded, inferred) {
+        (_, 0) => {}
+        (0, _) => {
+            state("dependencies between lanes inferred from the host's calls and the times".into(), Confidence::Medium);
+        }
+        (read, guessed) => state(
+            format!(
+                "what {guessed} of {} recorded stream waits were for inferred from the host's calls",
+                read + guessed
+            ),
+            Confidence::Medium,
+        ),
     }
     let chosen = || collectives.iter().filter(|row| &*row.step == chosen);
     let inferred: usize = chosen().filter(|row| row.inferred && row.size.is_some()).map(|row| row.count).sum();

@@ -91,74 +91,68 @@ fn settings(map: &mut Flow, settings: &CommSettings) {
     map.maybe("sharp", settings.sharp);
 }
 
-/// Blocks with a list inside take a line an entry; all others one line.
+/// A block that fits takes one line, whatever is in it; a list that does not fit takes a line an entry.
 fn block(out: &mut String, block: &Block) {
-    let name = &block.name;
-    let captured = block.captured_ns.map(format_duration);
-    let idle = (block.idle_ns > 0).then(|| format_duration(block.idle_ns));
-    let skew = (!block.skew.is_empty()).then(|| list(block.skew.iter()));
-    let (key, entries) = match &block.work {
-        Work::P2p { transfers, .. } => ("p2p", transfers.iter().map(transfer).collect::<Vec<_>>()),
+    let listed = |entries: &[String]| format!("[{}]", entries.join(", "));
+    let (key, entries, one) = match &block.work {
+        Work::P2p { transfers, .. } => {
+            let entries: Vec<String> = transfers.iter().map(transfer).collect();
+            let one = listed(&entries);
+            ("p2p", entries, one)
+        }
         Work::Group(all) => {
-            ("group", all.iter().map(|c| format!("{{{}: {}}}", c.kind.name(), collective(c))).collect())
+            let each = all.iter().map(|c| format!("{{{}: {}}}", c.kind.name(), collective(c)));
+            let entries: Vec<String> = each.collect();
+            let one = listed(&entries);
+            ("group", entries, one)
         }
         Work::Compute(kernels) => match kernels.as_slice() {
             [one @ (Kernel::Copy { times: 1, .. } | Kernel::Set { times: 1, .. })] => {
-                let mut map = Flow::map();
                 let (key, body) = plain_kernel(one);
-                map.put(key, body);
-                return flow_block(out, name, map, captured, idle, skew);
+                (key, Vec::new(), body)
             }
-            _ => ("compute", kernels.iter().map(kernel).collect()),
+            _ => {
+                let entries: Vec<String> = kernels.iter().map(kernel).collect();
+                let one = listed(&entries);
+                ("compute", entries, one)
+            }
         },
-        Work::Collective(c) => {
-            let mut map = Flow::map();
-            map.put(c.kind.name(), collective(c));
-            return flow_block(out, name, map, captured, idle, skew);
-        }
+        Work::Collective(c) => (c.kind.name(), Vec::new(), collective(c)),
         Work::Cuda(cuda) => {
             let mut body = Flow::map();
             body.put("source", scalar(&cuda.source));
             body.put("entry", scalar(&cuda.entry));
             body.put("grid", list(cuda.grid.iter()));
             body.put("threads", list(cuda.threads.iter()));
-            let mut map = Flow::map();
-            map.put("kernel", body.end());
-            return flow_block(out, name, map, captured, idle, skew);
+            ("kernel", Vec::new(), body.end())
         }
     };
-    line(out, 1, &format!("{name}:"));
-    if entries.is_empty() {
-        line(out, 2, &format!("{key}: []"));
-    } else {
-        line(out, 2, &format!("{key}:"));
-        for entry in entries {
-            line(out, 3, &format!("- {entry}"));
-        }
-    }
+    let mut more = Flow::map();
     if let Work::P2p { wrap: true, .. } = block.work {
-        line(out, 2, "wrap: true");
+        more.put("wrap", true);
     }
-    for (key, value) in [("captured", captured), ("idle", idle), ("skew", skew)] {
-        if let Some(value) = value {
-            line(out, 2, &format!("{key}: {value}"));
-        }
+    more.maybe("captured", block.captured_ns.map(format_duration));
+    more.maybe("idle", (block.idle_ns > 0).then(|| format_duration(block.idle_ns)));
+    more.maybe("skew", (!block.skew.is_empty()).then(|| list(block.skew.iter())));
+    let mut flow = Flow::map();
+    flow.put(key, one);
+    flow.0.extend(more.0.iter().cloned());
+    let flow = format!("{}: {}", block.name, flow.end());
+    if entries.is_empty() || flow.len() + 2 <= WIDTH {
+        return line(out, 1, &flow);
+    }
+    line(out, 1, &format!("{}:", block.name));
+    line(out, 2, &format!("{key}:"));
+    for entry in entries {
+        line(out, 3, &format!("- {entry}"));
+    }
+    for value in more.0 {
+        line(out, 2, &value);
     }
 }
 
-fn flow_block(
-    out: &mut String,
-    name: &str,
-    mut map: Flow,
-    captured: Option<String>,
-    idle: Option<String>,
-    skew: Option<String>,
-) {
-    map.maybe("captured", captured);
-    map.maybe("idle", idle);
-    map.maybe("skew", skew);
-    line(out, 1, &format!("{name}: {}", map.end()));
-}
+/// Columns of a line that need not be broken.
+const WIDTH: usize = 120;
 
 fn collective(c: &Collective) -> String {
     let mut map = Flow::map();

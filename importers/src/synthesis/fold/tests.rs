@@ -1,7 +1,8 @@
 use super::*;
 
+/// A run on a lane of the block's own, so that no order of lanes makes waiting needless.
 fn run(block: usize, after: &[Back]) -> (Leaf, f64) {
-    (Leaf::Run { block, axis: None, lane: 0, after: after.iter().copied().collect() }, 10.0)
+    (Leaf::Run { block, axis: None, lane: block, after: after.iter().copied().collect() }, 10.0)
 }
 
 /// `a b*3 (c d)*2`, leaves as block numbers.
@@ -49,17 +50,34 @@ fn a_reference_to_nothing_is_no_difference() {
 }
 
 #[test]
+fn what_has_ended_anyway_is_no_difference() {
+    // Each 1 waits for the 0 before it, the first for a 2 that came before the loop: when the second 1 begins, that has
+    // ended, because the first 1 on the same lane has.
+    let mut leaves = vec![run(2, &[]), run(0, &[]), run(1, &[(2, 0)])];
+    leaves.extend((0..4).flat_map(|_| [run(0, &[]), run(1, &[(0, 1)])]));
+    assert_eq!(show(&fold(leaves)), "2 (0 1)*5");
+    // For the host's waits likewise, and not where each is on a lane of its own.
+    let waited = [run(2, &[]), (Leaf::Wait((2, 0)), 0.0)];
+    let leaves = |head: &[(Leaf, f64)]| {
+        let body = (0..6).map(|n| run(3, if n % 2 == 0 { &[(2, 0)] } else { &[] }));
+        show(&fold(head.iter().cloned().chain(body).collect()))
+    };
+    assert_eq!(leaves(&waited), "2 w (3)*6");
+    assert_eq!(leaves(&waited[..1]), "2 (3)*6", "after the first, the order of the lane");
+}
+
+#[test]
 fn what_waits_differently_at_times_is_a_longer_loop() {
     // All of one class, so only what they wait for tells that the period is 3.
-    let leaves = (0..300).map(|n| if n % 3 == 1 { run(0, &[(0, 0)]) } else { run(0, &[]) });
-    assert_eq!(show(&fold(leaves.collect())), "(0 0 0)*100");
+    let leaves = (0..300).flat_map(|n| [run(1, &[]), if n % 3 == 1 { run(0, &[(1, 0)]) } else { run(0, &[]) }]);
+    assert_eq!(show(&fold(leaves.collect())), "(1 0 1 0 1 0)*100");
 }
 
 #[test]
 fn what_is_the_same_as_its_neighbours_only_makes_shorter_loops() {
-    // (0, 3) finds nothing before the fifth, so that each is the same as the next, but the fifth not as the first.
-    let leaves = (0..12).map(|n| if n == 0 { run(0, &[(0, 3)]) } else { run(0, &[]) });
-    assert_eq!(show(&fold(leaves.collect())), "(0)*4 (0)*8");
+    // (1, 3) finds nothing before the fourth, so that each is the same as the next, but the fourth not as the first.
+    let leaves = (0..12).flat_map(|n| [run(1, &[]), if n == 0 { run(0, &[(1, 3)]) } else { run(0, &[]) }]);
+    assert_eq!(show(&fold(leaves.collect())), "(1 0)*3 (1 0)*9");
 }
 
 #[test]
