@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
+#[cfg(feature = "import")]
+use maestro_importers::synthesis::HostTime;
 use maestro_pattern::AxisSize;
 use maestro_replay::{Compute, Pacing, Settings};
 use maestro_reports::Format;
@@ -57,7 +59,7 @@ pub struct Import {
 }
 
 /// What to take of a capture.
-#[derive(Debug, Default, Args)]
+#[derive(Debug, Default, PartialEq, Args)]
 pub struct Choice {
     /// The step to take, by name or number [default: the last one of typical length]
     #[arg(long, value_name = "STEP")]
@@ -65,6 +67,10 @@ pub struct Choice {
     /// Name of the pattern [default: after the first file]
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
+    /// Host time between launches: `captured`, `none`, or `scale=0.4` for that share of it (profiling slows the host)
+    #[cfg(feature = "import")]
+    #[arg(long, value_name = "HOW", default_value = "captured", value_parser = host_time)]
+    pub host: HostTime,
 }
 
 #[derive(Debug, Args)]
@@ -211,6 +217,17 @@ pub struct Report {
 impl Report {
     pub fn format(&self) -> Format {
         if self.json { Format::Json } else { Format::from_name(&self.format).unwrap_or(Format::Table) }
+    }
+}
+
+#[cfg(feature = "import")]
+fn host_time(text: &str) -> Result<HostTime, String> {
+    let scale = text.strip_prefix("scale=").and_then(|factor| factor.parse::<f64>().ok());
+    match (text, scale) {
+        ("captured", _) => Ok(HostTime::Captured),
+        ("none", _) => Ok(HostTime::Scaled(0.0)),
+        (_, Some(factor)) if (0.0..=100.0).contains(&factor) => Ok(HostTime::Scaled(factor)),
+        _ => Err("one of `captured`, `none` and scale=F, F from 0 to 100 (as scale=0.4), was expected".to_owned()),
     }
 }
 

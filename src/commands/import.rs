@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use anyhow::{Context, bail};
-use maestro_importers::synthesis::{Import, Options, synthesise};
+use maestro_importers::synthesis::{HostTime, Import, Options, synthesise};
 use maestro_importers::{Notes, capture::Capture};
 use maestro_pattern::Plan;
 use maestro_replay::dry::Dry;
@@ -58,7 +58,7 @@ pub fn run(args: &cli::Import) -> Result<(), Failure> {
 pub fn import(captures: &[PathBuf], choice: &Choice) -> anyhow::Result<Imported> {
     let mut notes = Notes::default();
     let capture = maestro_importers::read(captures, &mut notes)?;
-    let options = Options { name: choice.name.clone(), step: choice.step.clone() };
+    let options = Options { name: choice.name.clone(), step: choice.step.clone(), host: choice.host };
     let import = synthesise(&capture, &options, &mut notes)?;
     let text = import.pattern.to_yaml();
     let check = match &import.plan {
@@ -163,10 +163,45 @@ impl Imported {
                     ms(step.compute_ns),
                     ms(step.comm_ns),
                     ms(step.exposed_ns),
+                    step.overlap_pct().map_or_else(|| "-".to_owned(), |pct| format!("{pct:.1}")),
+                    ms(step.host.bound_ns),
+                    ms(step.host.wait_ns),
                 ]
             })
             .collect();
-        columns(&["Step", "Rank", "Activities", "Span (ms)", "Compute", "Communication", "Exposed"], &rows)
+        let head = [
+            "Step",
+            "Rank",
+            "Activities",
+            "Span (ms)",
+            "Compute",
+            "Communication",
+            "Exposed",
+            "Overlap (%)",
+            "Host-bound (ms)",
+            "Host waits",
+        ];
+        columns(&head, &rows) + &self.host()
+    }
+
+    /// What to know of the host, if it matters for this step.
+    fn host(&self) -> String {
+        /// Share of the step from which on the host is worth a word.
+        const MATTERS: f64 = 0.05;
+        let steps = self.import.steps.iter().filter(|step| step.name == self.import.chosen_step);
+        let Some(most) = steps.max_by_key(|step| step.host.bound_ns) else { return String::new() };
+        let share = most.host.bound_ns as f64 / most.span_ns.max(1) as f64;
+        if share < MATTERS {
+            return String::new();
+        }
+        format!(
+            "The host was the limit for {} ms ({:.0} %) of the step on rank {}, launching from {}. Profiling slows the \
+             host: compare with a step timed without the profiler, and adapt by --host scale=F or --host none.\n",
+            ms(most.host.bound_ns),
+            100.0 * share,
+            most.rank,
+            output::count(most.host.threads, "thread")
+        )
     }
 
     fn collectives(&self) -> String {
@@ -217,8 +252,9 @@ impl Imported {
                 let start = check.collective_start_error_pct.map_or_else(String::new, |pct| {
                     format!("; communication starts {pct:.2} % of the step from where it was, on average")
                 });
+                let what = if self.import.host == HostTime::Captured { "Self-check" } else { "With the host adapted" };
                 format!(
-                    "Self-check: the captured step takes {:.3} ms, the pattern by dry run {:.3} ms, {:.2} % off{start}",
+                    "{what}: the captured step takes {:.3} ms, the pattern by dry run {:.3} ms, {:.2} % off{start}",
                     check.captured_step_us / 1e3,
                     check.other_step_us / 1e3,
                     check.step_error_pct
@@ -258,6 +294,9 @@ impl Imported {
             "steps": import.steps.iter().map(|step| json!({
                 "rank": step.rank, "name": &*step.name, "activities": step.activities, "span_us": us(step.span_ns),
                 "compute_us": us(step.compute_ns), "comm_us": us(step.comm_ns), "exposed_us": us(step.exposed_ns),
+                "overlap_pct": step.overlap_pct(), "copy_us": us(step.copy_ns), "busy_us": us(step.busy_ns),
+                "idle_us": us(step.span_ns - step.busy_ns), "host_threads": step.host.threads,
+                "host_bound_us": us(step.host.bound_ns), "host_wait_us": us(step.host.wait_ns),
             })).collect::<Vec<_>>(),
             "collectives": import.collectives.iter().map(|row| json!({
                 "rank": row.rank, "step": &*row.step, "op": row.op, "dtype": row.dtype, "size": row.size,
@@ -279,6 +318,7 @@ impl Imported {
                 json!({"duration_error_pct": folding.duration_pct, "host_error_us": folding.host_ns / 1e3})
             }),
             "clock_error_us": us(import.clock_error_ns),
+            "host_factor": import.host.factor(),
             "self_check": self.check.as_ref().ok().map(|check| json!({
                 "captured_step_us": check.captured_step_us, "dry_step_us": check.other_step_us,
                 "step_error_pct": check.step_error_pct,

@@ -4,6 +4,8 @@
 //! get sizes; the others list their teams. Names come from what the groups are described as; where that says nothing,
 //! from what they carry, and the pattern states that as assumed.
 
+use std::collections::HashSet;
+
 use maestro_pattern::{Assumption, Axis, AxisShape, CollectiveKind, CommSettings, Confidence};
 
 use super::fresh;
@@ -32,7 +34,9 @@ struct Draft {
 }
 
 /// Makes axes of all communicators of a world of `world` ranks.
-pub(crate) fn axes(communicators: &Communicators, resolved: &[Vec<Resolved>], world: u32) -> Axes {
+///
+/// `captured` are the ranks of the capture.
+pub(crate) fn axes(communicators: &Communicators, resolved: &[Vec<Resolved>], captured: &[u32], world: u32) -> Axes {
     let mut assumed = Vec::new();
     let mut drafts: Vec<Draft> = Vec::new();
     let mut order: Vec<CommId> = (0..communicators.all.len()).collect();
@@ -68,19 +72,24 @@ pub(crate) fn axes(communicators: &Communicators, resolved: &[Vec<Resolved>], wo
         }
     }
     let drafts = grid(drafts, world);
-    finish(drafts, communicators.all.len(), assumed)
+    finish(drafts, communicators.all.len(), assumed, captured, world)
 }
 
-fn finish(drafts: Vec<Draft>, communicators: usize, assumed: Vec<Assumption>) -> Axes {
+fn finish(drafts: Vec<Draft>, communicators: usize, assumed: Vec<Assumption>, captured: &[u32], world: u32) -> Axes {
     let mut result = Axes { axis_of: vec![0; communicators], assumed, ..Axes::default() };
     for draft in drafts {
         let name = fresh(&draft.name, "", |name| result.axes.iter().any(|axis| axis.name == name));
         for id in &draft.members {
             result.axis_of[*id] = result.axes.len();
         }
-        let shape = match draft.size {
-            Some(size) => AxisShape::Size(size),
-            None => AxisShape::Teams(draft.teams.clone()),
+        let shape = match (draft.size, completed(&draft.teams, captured, world)) {
+            (Some(size), _) => AxisShape::Size(size),
+            (None, None) => AxisShape::Teams(draft.teams.clone()),
+            (None, Some(teams)) => {
+                let what = format!("teams of axis {name} that were not captured taken to follow the others");
+                result.assumed.push(Assumption { what, confidence: Confidence::Low });
+                AxisShape::Teams(teams)
+            }
         };
         result.teams.push(draft.teams);
         result.axes.push(Axis { name, shape, settings: CommSettings::default(), place: Default::default() });
@@ -110,6 +119,20 @@ fn grid(mut drafts: Vec<Draft>, world: u32) -> Vec<Draft> {
     }
     chosen.extend(drafts);
     chosen
+}
+
+/// All teams of a dimension of which some ranks, none of them `captured`, are in no known team. `None` if no rank is
+/// missing or the known teams are no dimension.
+fn completed(teams: &[Vec<u32>], captured: &[u32], world: u32) -> Option<Vec<Vec<u32>>> {
+    let known: HashSet<u32> = teams.iter().flatten().copied().collect();
+    let first = teams.first()?;
+    let (size, stride) = (first.len() as u32, first.get(1)?.checked_sub(first[0]).filter(|stride| *stride > 0)?);
+    let fits = world.is_multiple_of(size.checked_mul(stride)?) && is_dimension(teams, world, size, stride);
+    if known.len() == world as usize || !fits || captured.iter().any(|rank| !known.contains(rank)) {
+        return None;
+    }
+    let starts = (0..world).filter(|rank| (rank / stride).is_multiple_of(size));
+    Some(starts.map(|start| (0..size).map(|place| start + place * stride).collect()).collect())
 }
 
 /// Whether the known teams are those of a dimension of `size` with neighbours `stride` apart. Teams that the capture
@@ -174,7 +197,8 @@ mod tests {
             .iter()
             .map(|(ranks, desc)| Communicator { ranks: ranks.to_vec(), index: 0, desc: (*desc).to_owned() })
             .collect();
-        axes(&Communicators::listed(all), &[], world)
+        let captured: Vec<u32> = groups.iter().flat_map(|(ranks, _)| ranks.iter().copied()).collect();
+        axes(&Communicators::listed(all), &[], &captured, world)
     }
 
     #[test]
@@ -199,8 +223,14 @@ mod tests {
     }
 
     #[test]
-    fn a_lone_team_of_a_larger_world_promises_nothing() {
-        let axes = of(&[(&[2, 3], "")], 8);
-        assert_eq!(axes.axes[0].shape, AxisShape::Teams(vec![vec![2, 3]]));
+    fn teams_of_ranks_that_were_not_captured_follow_the_others_and_that_is_said() {
+        let axes = of(&[(&[2, 3], "tensor_parallel")], 8);
+        let all = (0..4).map(|team| vec![2 * team, 2 * team + 1]).collect();
+        assert_eq!(axes.axes[0].shape, AxisShape::Teams(all));
+        assert_eq!((axes.assumed.len(), &axes.teams[0]), (1, &vec![vec![2, 3]]));
+        // Not where a captured rank is in no team, nor where the known teams are no part of a dimension.
+        for (ranks, captured) in [(vec![2, 3], vec![2, 3, 4]), (vec![3, 4], vec![3, 4]), (vec![5], vec![5])] {
+            assert_eq!(completed(&[ranks], &captured, 8), None);
+        }
     }
 }

@@ -50,6 +50,8 @@ pub(crate) struct Rank<'a> {
     pub resolved_of: &'a HashMap<usize, usize>,
     pub resolved: &'a [Resolved],
     pub timing: &'a [Option<Timing>],
+    /// Share of the host's time that is kept.
+    pub host: f64,
 }
 
 impl Rank<'_> {
@@ -60,10 +62,16 @@ impl Rank<'_> {
     }
 
     /// How long an event lasts by itself, in nanoseconds: the transfer, where waiting can be told from it, else all of
-    /// it.
+    /// it, with as much of its idleness as is kept of the host's time.
     pub fn duration_ns(&self, event: &Event) -> i64 {
         let timing = self.communication(event).and_then(|(_, timing)| timing);
-        timing.map_or(event.end_ns - event.start_ns, |timing| timing.transfer_ns)
+        let all = event.end_ns - event.start_ns - event.idle_ns + self.idle_ns(event);
+        timing.map_or(all, |timing| timing.transfer_ns)
+    }
+
+    /// How long an event has nothing to do because the host has not launched the next part, as far as it is kept.
+    pub fn idle_ns(&self, event: &Event) -> i64 {
+        (event.idle_ns as f64 * self.host) as i64
     }
 }
 
@@ -98,7 +106,7 @@ pub(crate) fn blocks(ranks: &[Rank<'_>], communicators: &Communicators, axes: &A
                 drafts.len() - 1
             });
             let duration = rank.duration_ns(event);
-            drafts[id].executions.entry(rank.rank).or_default().push((duration, event.idle_ns.min(duration)));
+            drafts[id].executions.entry(rank.rank).or_default().push((duration, rank.idle_ns(event).min(duration)));
             mine.push(id);
         }
         block_of.push(mine);

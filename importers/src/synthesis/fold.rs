@@ -26,6 +26,8 @@ pub(crate) enum Leaf {
     Run { block: usize, axis: Option<usize>, lane: usize, after: BTreeSet<Back> },
     /// Waits for the execution of a block.
     Wait(Back),
+    /// Host time in nanoseconds that one rank, given by its index, spends here and the others do not.
+    Delay { rank: usize, ns: u64 },
 }
 
 impl Leaf {
@@ -36,8 +38,7 @@ impl Leaf {
                 Self::Run { block, axis, lane, .. },
                 Self::Run { block: other_block, axis: other_axis, lane: other_lane, .. },
             ) => (block, axis, lane) == (other_block, other_axis, other_lane),
-            (Self::Wait(a), Self::Wait(b)) => a == b,
-            (Self::Run { .. }, Self::Wait(_)) | (Self::Wait(_), Self::Run { .. }) => false,
+            (Self::Wait(_), _) | (Self::Delay { .. }, _) | (Self::Run { .. }, _) => self == other,
         }
     }
 }
@@ -100,6 +101,7 @@ impl Issued {
                     causes.extend(after.iter().filter_map(|back| all.found(*back, place)));
                 }
                 Leaf::Wait(back) => causes.extend(all.found(*back, place)),
+                Leaf::Delay { .. } => {}
             }
             if lanes <= MOST_LANES {
                 for cause in causes {
@@ -299,6 +301,7 @@ impl Mark {
 enum Class {
     Run(usize, Option<usize>, usize),
     Wait(Back),
+    Delay(usize, u64),
     Loop(usize, Vec<u32>),
 }
 
@@ -334,6 +337,7 @@ fn class(tree: &Tree, numbers: &mut HashMap<Class, u32>) -> u32 {
     let class = match tree {
         Tree::Leaf(Timed { leaf: Leaf::Run { block, axis, lane, .. }, .. }) => Class::Run(*block, *axis, *lane),
         Tree::Leaf(Timed { leaf: Leaf::Wait(back), .. }) => Class::Wait(*back),
+        Tree::Leaf(Timed { leaf: Leaf::Delay { rank, ns }, .. }) => Class::Delay(*rank, *ns),
         Tree::Loop { times, body } => Class::Loop(*times, body.iter().map(|tree| class(tree, numbers)).collect()),
     };
     let next = numbers.len() as u32;

@@ -8,7 +8,7 @@
 //! 6. `fuse`: activities to events.
 //! 7. `axes` and `lanes`: names for communicators and streams.
 //! 8. `blocks`: which events are the same block, and what that does.
-//! 9. `fold`, `gaps` and `emit`: loops, their host time, and the schedule.
+//! 9. `ranks`, `fold`, `gaps` and `emit`: who shares a schedule, loops, their host time, and the items.
 //! 10. `motifs`: sequences that stand in several places.
 //! 11. `folding`: what all that averaging cost.
 //!
@@ -24,11 +24,13 @@ mod fold;
 mod folding;
 mod fuse;
 mod gaps;
+mod host;
 mod intervals;
 mod lanes;
 mod matching;
 mod motifs;
 mod nesting;
+mod ranks;
 mod resolve;
 mod spans;
 mod steps;
@@ -40,6 +42,7 @@ use std::sync::Arc;
 use maestro_pattern::{Assumption, Axis, AxisShape, Confidence, MOST_RANKS, Measurement, Pattern, Plan, Source, State};
 
 pub use folding::Folding;
+pub use host::{HostSummary, HostTime};
 pub use summary::{CollectiveSummary, Conservation, StepSummary};
 
 use crate::capture::Capture;
@@ -55,6 +58,8 @@ pub struct Options {
     pub name: Option<String>,
     /// Name of the step, or its number; `None`: the last one of typical length.
     pub step: Option<String>,
+    /// How much of the host's time is kept.
+    pub host: HostTime,
 }
 
 /// What a capture became.
@@ -64,7 +69,7 @@ pub struct Import {
     pub pattern: Pattern,
     /// The pattern as a plan, or why it is none: a rank of a team was not captured, say.
     pub plan: maestro_pattern::Result<Plan>,
-    /// The captured executions of its blocks; times count from the first rank's first launch in the step.
+    /// The captured executions of its blocks; times count from the first start in the step, of any rank.
     pub measurements: Vec<Measurement>,
     /// Name of the step that was taken.
     pub chosen_step: Arc<str>,
@@ -80,6 +85,8 @@ pub struct Import {
     pub ranks: Vec<u32>,
     /// What folding cost; `None` if the pattern makes no plan.
     pub folding: Option<Folding>,
+    /// How much of the host's time the pattern has.
+    pub host: HostTime,
     /// Spread of the ranks' clocks around their alignment, in nanoseconds.
     pub clock_error_ns: i64,
 }
@@ -119,7 +126,8 @@ pub fn synthesise(capture: &Capture, options: &Options, notes: &mut Notes) -> Re
         events.push(fuse::fuse(timeline, &issues, &ranges[t], &dependencies));
     }
 
-    let axes = axes::axes(&communicators, &resolved, world);
+    let captured: Vec<u32> = (0..timelines.len()).map(|t| capture.rank(t)).collect();
+    let axes = axes::axes(&communicators, &resolved, &captured, world);
     let ranks: Vec<Rank<'_>> = timelines
         .iter()
         .enumerate()
@@ -130,6 +138,7 @@ pub fn synthesise(capture: &Capture, options: &Options, notes: &mut Notes) -> Re
             resolved_of: &resolved_of[t],
             resolved: &resolved[t],
             timing: &matches.timing[t],
+            host: options.host.factor(),
         })
         .collect();
     let (lanes, lane_of) = lanes::lanes(&ranks);
@@ -142,7 +151,7 @@ pub fn synthesise(capture: &Capture, options: &Options, notes: &mut Notes) -> Re
     let mut collectives = Vec::new();
     for (t, rank) in ranks.iter().enumerate() {
         for step in &steps[t].steps {
-            summaries.push(summary::step(rank, step));
+            summaries.push(summary::step(rank, &launches[t], step));
             collectives.extend(summary::collectives(rank, step, &communicators, &axes));
         }
     }
@@ -175,16 +184,21 @@ pub fn synthesise(capture: &Capture, options: &Options, notes: &mut Notes) -> Re
         lane_of: &lane_of,
         late_ns: &late_ns,
         world,
+        host: options.host.factor(),
     };
-    emit::schedule(&mut pattern, &parts, notes);
+    ranks::schedule(&mut pattern, &parts, notes);
     motifs::extract(&mut pattern);
     let plan = Plan::new(&pattern, &[]);
     let folding = plan.as_ref().ok().map(|plan| folding::error(plan, &ranks, &blocks, |r| emit::host_times(&parts, r)));
     assume(&mut pattern, waits, &collectives, &chosen, timelines.len() as u32, world);
     assume_arguments(&mut pattern, &ranks);
+    if options.host != HostTime::Captured {
+        let what = format!("{:.0} % of the captured host time kept, as asked for", 100.0 * options.host.factor());
+        pattern.assumed.push(Assumption { what, confidence: Confidence::Medium });
+    }
     let teams = axes.axes.iter().zip(&axes.teams).map(|(axis, teams)| (axis.name.clone(), teams.clone())).collect();
     Ok(Import {
-        measurements: measurements(&ranks, &blocks, &axes, &lanes, &lane_of, &matches.offset_ns, zero),
+        measurements: measurements(&ranks, &blocks, &axes, &lanes, &lane_of, &matches.offset_ns),
         pattern,
         plan,
         chosen_step: chosen,
@@ -194,6 +208,7 @@ pub fn synthesise(capture: &Capture, options: &Options, notes: &mut Notes) -> Re
         conservation,
         ranks: ranks.iter().map(|rank| rank.rank).collect(),
         folding,
+        host: options.host,
         clock_error_ns: matches.clock_error_ns,
     })
 }
@@ -316,8 +331,11 @@ fn measurements(
     lanes: &[maestro_pattern::Lane],
     lane_of: &[HashMap<i64, usize>],
     offset_ns: &[i64],
-    zero: i64,
 ) -> Vec<Measurement> {
+    let starts = ranks.iter().zip(offset_ns).filter_map(|(rank, offset_ns)| {
+        rank.events.events.iter().map(|event| event.start_ns).min().map(|start_ns| start_ns - offset_ns)
+    });
+    let zero = starts.min().unwrap_or(0);
     let block_names: Vec<Arc<str>> = blocks.blocks.iter().map(|block| block.name.as_str().into()).collect();
     let axis_names: Vec<Arc<str>> = axes.axes.iter().map(|axis| axis.name.as_str().into()).collect();
     let lane_names: Vec<Arc<str>> = lanes.iter().map(|lane| lane.name.as_str().into()).collect();

@@ -7,6 +7,7 @@ use maestro_pattern::Direction;
 
 use super::axes::Axes;
 use super::blocks::Rank;
+use super::host::{self, HostSummary};
 use super::intervals::Union;
 use super::resolve::{Communicators, Operation};
 use super::steps::{Step, Steps};
@@ -29,6 +30,19 @@ pub struct StepSummary {
     pub comm_ns: i64,
     /// The part of `comm_ns` that no compute covers.
     pub exposed_ns: i64,
+    /// Union of the copies.
+    pub copy_ns: i64,
+    /// Union of everything; the rest of the span the device was idle.
+    pub busy_ns: i64,
+    /// What waited for the host.
+    pub host: HostSummary,
+}
+
+impl StepSummary {
+    /// Share of the communication that compute covers, in percent; `None` without communication.
+    pub fn overlap_pct(&self) -> Option<f64> {
+        (self.comm_ns > 0).then(|| 100.0 * (self.comm_ns - self.exposed_ns) as f64 / self.comm_ns as f64)
+    }
 }
 
 /// All executions of one communication in one step of one rank.
@@ -75,7 +89,7 @@ pub struct Conservation {
     pub why: Option<&'static str>,
 }
 
-pub(crate) fn step(rank: &Rank<'_>, step: &Step) -> StepSummary {
+pub(crate) fn step(rank: &Rank<'_>, launches: &[Option<usize>], step: &Step) -> StepSummary {
     let timeline = rank.timeline;
     let communicates = |index: &usize| rank.resolved_of.contains_key(index);
     let span = |index: &usize| (timeline.activities[*index].start_ns, timeline.activities[*index].end_ns());
@@ -84,6 +98,8 @@ pub(crate) fn step(rank: &Rank<'_>, step: &Step) -> StepSummary {
     };
     let comm = Union::new(kernels().filter(|index| communicates(index)).map(span));
     let compute = Union::new(kernels().filter(|index| !communicates(index)).map(span));
+    let copies =
+        step.activities.iter().filter(|index| matches!(timeline.activities[**index].kind, ActivityKind::Copy { .. }));
     let start = step.activities.iter().map(|index| span(index).0).min().unwrap_or(0);
     let end = step.activities.iter().map(|index| span(index).1).max().unwrap_or(0);
     StepSummary {
@@ -94,6 +110,9 @@ pub(crate) fn step(rank: &Rank<'_>, step: &Step) -> StepSummary {
         compute_ns: compute.length(),
         comm_ns: comm.length(),
         exposed_ns: comm.length() - comm.overlap(&compute),
+        copy_ns: Union::new(copies.map(span)).length(),
+        busy_ns: Union::new(step.activities.iter().map(span)).length(),
+        host: host::summary(timeline, launches, step, |index| communicates(&index)),
     }
 }
 

@@ -71,7 +71,8 @@ pub(crate) fn issues(
         .map(|&index| {
             let activity = &timeline.activities[index];
             let call = launches[index].map(|call| timeline.calls[call]);
-            let asked_ns = call.map_or(activity.start_ns, |call| call.start_ns);
+            // The clocks of host and device differ a little: what already ran had been asked for.
+            let asked_ns = call.map_or(activity.start_ns, |call| call.start_ns.min(activity.start_ns));
             Issue {
                 activity: index,
                 stream: activity.stream,
