@@ -7,7 +7,7 @@
 //! 5. `depend`: what waited for what across lanes; where the host waited.
 //! 6. `fuse`: activities to events.
 //! 7. `axes` and `lanes`: names for communicators and streams.
-//! 8. `blocks`: which events are the same block, and what that does.
+//! 8. `blocks`: which events are the same block; `work`: what that does; `understood`: how much of it is known.
 //! 9. `fold` and `emit`: loops, and the schedule.
 //! 10. `motifs`: sequences that stand in several places.
 //! 11. `folding`: what all that averaging cost.
@@ -32,6 +32,8 @@ mod resolve;
 mod spans;
 mod steps;
 mod summary;
+mod understood;
+mod work;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -40,12 +42,14 @@ use maestro_pattern::{Assumption, Axis, AxisShape, Confidence, MOST_RANKS, Measu
 
 pub use folding::Folding;
 pub use summary::{CollectiveSummary, Conservation, StepSummary};
+pub use understood::{ComputeSummary, HeldKernel};
 
 use crate::capture::Capture;
 use crate::{Error, Notes, Result};
 use blocks::Rank;
 use nesting::HostRanges;
 use resolve::{Operation, Resolved};
+use work::Works;
 
 /// What to import of a capture.
 #[derive(Clone, Debug, Default)]
@@ -71,6 +75,8 @@ pub struct Import {
     pub steps: Vec<StepSummary>,
     /// Every communication of every step of every rank.
     pub collectives: Vec<CollectiveSummary>,
+    /// How much of the compute of the chosen step is understood, one a rank that has the step.
+    pub compute: Vec<ComputeSummary>,
     /// Teams of each axis of the pattern.
     pub teams: Vec<(String, Vec<Vec<u32>>)>,
     /// Where the activities of the chosen step went.
@@ -117,6 +123,7 @@ pub fn synthesise(capture: &Capture, options: &Options, notes: &mut Notes) -> Re
     }
 
     let axes = axes::axes(&communicators, &resolved, world);
+    let works: Vec<Works<'_>> = timelines.iter().map(|timeline| Works::new(timeline, notes)).collect();
     let ranks: Vec<Rank<'_>> = timelines
         .iter()
         .enumerate()
@@ -127,6 +134,7 @@ pub fn synthesise(capture: &Capture, options: &Options, notes: &mut Notes) -> Re
             resolved_of: &resolved_of[t],
             resolved: &resolved[t],
             timing: &matches.timing[t],
+            works: &works[t],
         })
         .collect();
     let (lanes, lane_of) = lanes::lanes(&ranks);
@@ -137,8 +145,12 @@ pub fn synthesise(capture: &Capture, options: &Options, notes: &mut Notes) -> Re
     let late_ns: Vec<i64> = (0..timelines.len()).map(|t| issued(t).map_or(0, |at| at - zero)).collect();
     let mut summaries = Vec::new();
     let mut collectives = Vec::new();
+    let mut compute = Vec::new();
     for (t, rank) in ranks.iter().enumerate() {
         for step in &steps[t].steps {
+            if step.name == chosen {
+                compute.push(understood::compute(rank, step));
+            }
             summaries.push(summary::step(rank, step));
             collectives.extend(summary::collectives(rank, step, &communicators, &axes));
         }
@@ -179,6 +191,7 @@ pub fn synthesise(capture: &Capture, options: &Options, notes: &mut Notes) -> Re
     let folding = plan.as_ref().ok().map(|plan| folding::error(plan, &ranks, &blocks, |r| emit::host_times(&parts, r)));
     assume(&mut pattern, recorded, &collectives, &chosen, timelines.len() as u32, world);
     assume_arguments(&mut pattern, &ranks);
+    assume_work(&mut pattern, &compute);
     let teams = axes.axes.iter().zip(&axes.teams).map(|(axis, teams)| (axis.name.clone(), teams.clone())).collect();
     Ok(Import {
         measurements: measurements(&ranks, &blocks, &axes, &lanes, &lane_of, &matches.offset_ns, zero),
@@ -187,6 +200,7 @@ pub fn synthesise(capture: &Capture, options: &Options, notes: &mut Notes) -> Re
         chosen_step: chosen,
         steps: summaries,
         collectives,
+        compute,
         teams,
         conservation,
         ranks: ranks.iter().map(|rank| rank.rank).collect(),
@@ -292,6 +306,17 @@ fn assume_arguments(pattern: &mut Pattern, ranks: &[Rank<'_>]) {
     }
     if even > 0 {
         state(format!("splits of {even} uneven all-to-alls taken as even: not all ranks' are known"), Confidence::Low);
+    }
+}
+
+/// States how the work of compute was found.
+fn assume_work(pattern: &mut Pattern, compute: &[ComputeSummary]) {
+    let sum = |ns: fn(&ComputeSummary) -> i64| compute.iter().map(ns).sum::<i64>();
+    let (memory, guessed, all) = (sum(|rank| rank.memory_ns), sum(|rank| rank.guessed_ns), sum(|rank| rank.kernels_ns));
+    if memory > 0 {
+        let guessed = 100.0 * guessed as f64 / all.max(1) as f64;
+        let what = format!("memory traffic from operators' shapes, a guess in {guessed:.1} % of compute time");
+        pattern.assumed.push(Assumption { what, confidence: Confidence::Medium });
     }
 }
 
