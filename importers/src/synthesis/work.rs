@@ -20,11 +20,17 @@ const MOST_BYTES_A_NS: f64 = 20_000.0;
 /// What the fastest memory of a device moves, 8 TB/s: a guess beyond is no better than none.
 const GUESSED_BYTES_A_NS: f64 = 8_000.0;
 
-/// What guessed traffic moves at least, 100 GB/s; an operator that is slower does something else.
-const LEAST_GUESSED_BYTES_A_NS: f64 = 100.0;
+/// What traffic moves at least, 100 GB/s; an operator that is slower does something else.
+const LEAST_BYTES_A_NS: f64 = 100.0;
 
 /// Time that says nothing of how fast memory was: launch and tail of a kernel, 10 us.
 const LAUNCH_NS: f64 = 10_000.0;
+
+/// What operators of a known rule may take beside: kernels of few threads that read little, 100 us.
+const SMALL_NS: f64 = 100_000.0;
+
+/// Less than this share of a block's time is within what averaging blurs, and not worth a line.
+const HELD: f64 = 0.001;
 
 /// More operations a nanosecond than any device does, 20 PFLOP/s.
 const MOST_FLOPS_A_NS: f64 = 20_000_000.0;
@@ -115,9 +121,10 @@ impl<'a> Works<'a> {
     pub fn kernels(&self, event: &Event) -> Vec<Kernel> {
         let timeline = self.timeline;
         let mut found: Vec<Kernel> = Vec::new();
-        let (mut traffic_bytes, mut hold_ns, mut hold_sms) = (0u64, 0, 0);
+        let (mut traffic_bytes, mut kernels_ns, mut hold_ns, mut hold_sms) = (0u64, 0, 0, 0);
         for &index in &event.activities {
             let activity = &timeline.activities[index];
+            kernels_ns += activity.duration_ns;
             match activity.kind {
                 ActivityKind::Set { bytes } => add(&mut found, Kernel::Set { size: bytes.min(MOST_BYTES), times: 1 }),
                 ActivityKind::Copy { direction: Some(direction), bytes } => {
@@ -148,7 +155,7 @@ impl<'a> Works<'a> {
         if traffic_bytes > 0 {
             found.push(Kernel::Memory { bytes: traffic_bytes.min(MOST_BYTES), times: 1 });
         }
-        if hold_ns > 0 {
+        if hold_ns > 0 && hold_ns as f64 >= HELD * kernels_ns as f64 {
             let sms = (hold_sms > 0 && timeline.device_sms.is_some()).then_some(hold_sms);
             found.push(Kernel::Hold { duration_ns: readable(hold_ns as f64), sms, times: 1 });
         }
@@ -165,8 +172,8 @@ fn doubt(work: &OperatorWork, total_ns: i64) -> Option<&'static str> {
             if bytes > ns * if *guessed { GUESSED_BYTES_A_NS } else { MOST_BYTES_A_NS } {
                 return Some("operators whose traffic no memory moves in their time, held instead");
             }
-            let slow = *guessed && ns > LAUNCH_NS + bytes / LEAST_GUESSED_BYTES_A_NS;
-            slow.then_some("operators of no known rule that do more than move their inputs, held instead")
+            let slow = ns > if *guessed { LAUNCH_NS } else { SMALL_NS } + bytes / LEAST_BYTES_A_NS;
+            slow.then_some("operators that do something else than move their tensors, held instead")
         }
         OperatorWork::Products(_) | OperatorWork::Attention(_) => {
             let products = work.products();
@@ -203,5 +210,123 @@ fn times(kernel: &mut Kernel) -> &mut u64 {
         | Kernel::Hold { times, .. }
         | Kernel::Copy { times, .. }
         | Kernel::Set { times, .. } => times,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use maestro_pattern::Dtype;
+
+    use super::*;
+    use crate::capture::{Activity, Launched};
+
+    const PRODUCT: Product = Product { m: 1_000, n: 1_000, k: 1_000, batch: 1, dtype: Dtype::Bf16 };
+
+    fn traffic(bytes: u64) -> OperatorWork {
+        OperatorWork::Traffic { bytes, guessed: false }
+    }
+
+    /// Kernels as (duration, operator's number and work).
+    fn timeline(works: &[OperatorWork], kernels: &[(i64, Option<(u32, u32)>)]) -> Timeline {
+        let mut timeline = Timeline { works: works.to_vec(), device_sms: Some(132), ..Timeline::default() };
+        for (index, (duration_ns, launched)) in kernels.iter().enumerate() {
+            timeline.activities.push(Activity {
+                kind: ActivityKind::Kernel { blocks: 500 },
+                name: "k".into(),
+                start_ns: 0,
+                duration_ns: *duration_ns,
+                stream: 7,
+                correlation: None,
+                external_id: None,
+                comm: None,
+            });
+            let launched = launched.map(|(operator, work)| Launched { activity: index as u32, operator, work });
+            timeline.launched.extend(launched);
+        }
+        timeline
+    }
+
+    fn event(activities: &[usize]) -> Event {
+        Event {
+            stream: 7,
+            activities: activities.to_vec(),
+            phase: "forward".into(),
+            main: true,
+            issued_ns: 0,
+            start_ns: 0,
+            end_ns: 0,
+            idle_ns: 0,
+            after: Vec::new(),
+        }
+    }
+
+    fn gemm(times: u64) -> Kernel {
+        let Product { m, n, k, batch, dtype } = PRODUCT;
+        Kernel::Gemm { m, n, k, batch, dtype, times }
+    }
+
+    #[test]
+    fn an_operators_work_is_done_once_by_its_longest_kernel() {
+        let works = [OperatorWork::Products(vec![PRODUCT]), traffic(1_000_000)];
+        // A product in two kernels, the same by another call, traffic twice, and a kernel of nobody.
+        let kernels = [
+            (100, Some((0, 0))),
+            (9_000, Some((0, 0))),
+            (9_000, Some((1, 0))),
+            (500, Some((2, 1))),
+            (700, Some((3, 1))),
+            (5_000, None),
+        ];
+        let timeline = timeline(&works, &kernels);
+        let found = Works::new(&timeline, &mut Notes::default());
+        let hold = Kernel::Hold { duration_ns: 5_000, sms: Some(132), times: 1 };
+        let memory = |bytes| Kernel::Memory { bytes, times: 1 };
+        assert_eq!(found.kernels(&event(&[0, 1, 2, 3, 4, 5])), [gemm(2), memory(2_000_000), hold]);
+        assert_eq!((found.part(0), found.part(1), found.part(5)), (Part::Products, Part::Products, Part::Held));
+        assert_eq!(found.done_by(0), None);
+        // In a block without the kernel that stands for the work, the others are held.
+        let hold = Kernel::Hold { duration_ns: 100, sms: Some(132), times: 1 };
+        assert_eq!(found.kernels(&event(&[0, 3])), [memory(1_000_000), hold]);
+    }
+
+    #[test]
+    fn what_is_not_worth_a_line_is_left_out_and_counted_all_the_same() {
+        let timeline = timeline(&[OperatorWork::Products(vec![PRODUCT])], &[(90_000, Some((0, 0))), (80, None)]);
+        let found = Works::new(&timeline, &mut Notes::default());
+        assert_eq!(found.kernels(&event(&[0, 1])), [gemm(1)]);
+        assert_eq!(found.part(1), Part::Held);
+        assert_eq!(found.kernels(&event(&[1])).len(), 1, "alone it is all there is");
+    }
+
+    #[test]
+    fn work_that_no_device_does_is_held_and_noted() {
+        let guess = |bytes| OperatorWork::Traffic { bytes, guessed: true };
+        let none = Product { m: 0, ..PRODUCT };
+        for (work, ns, believed) in [
+            // 2 x 10^9 operations: 20 PFLOP/s are 100 ns.
+            (OperatorWork::Products(vec![PRODUCT]), 101, true),
+            (OperatorWork::Products(vec![PRODUCT]), 99, false),
+            (OperatorWork::Products(vec![PRODUCT, none]), 1_000_000, false),
+            (OperatorWork::Products(Vec::new()), 1_000_000, false),
+            // 20 TB/s are 20,000 bytes a ns, and 8 for a guess.
+            (traffic(20_000_000), 1_001, true),
+            (traffic(20_000_000), 999, false),
+            (guess(20_000_000), 2_501, true),
+            (guess(20_000_000), 2_499, false),
+            // A megabyte is 10 us at 100 GB/s, beside 100 us that any kernel may take, or 10.
+            (traffic(1_000_000), 109_000, true),
+            (traffic(1_000_000), 111_000, false),
+            (guess(1_000_000), 19_000, true),
+            (guess(1_000_000), 21_000, false),
+            (traffic(1), 0, true),
+        ] {
+            let timeline = timeline(std::slice::from_ref(&work), &[(ns, Some((0, 0)))]);
+            let mut notes = Notes::default();
+            let found = Works::new(&timeline, &mut notes);
+            assert_eq!((found.part(0) != Part::Held, notes.is_empty()), (believed, believed), "{work:?} in {ns} ns");
+            // What makes blocks equal does not depend on time.
+            let single = matches!(&work, OperatorWork::Products(products) if products.len() == 1);
+            assert_eq!(found.shape(0).is_some(), single);
+        }
     }
 }

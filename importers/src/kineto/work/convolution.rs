@@ -155,7 +155,6 @@ mod tests {
     use maestro_pattern::Dtype;
 
     use super::super::tests::{Given, work};
-    use super::*;
     use crate::kineto::work::Work;
 
     fn found(name: &str, dims: &str, values: &str) -> Option<Vec<(u64, u64, u64, u64)>> {
