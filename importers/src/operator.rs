@@ -17,8 +17,8 @@ pub enum OperatorWork {
     Traffic {
         /// Bytes read and written.
         bytes: u64,
-        /// Whether that is a guess: no rule is known for the operator, and its inputs are taken as read once and as much
-        /// as written as the largest has; or its tensors were too many to be recorded, and thread blocks were counted.
+        /// Whether that is a guess: no rule is known for the operator, and its inputs are taken as read once and as
+        /// much written as the largest has; or its tensors were too many to record, and thread blocks were counted.
         guessed: bool,
     },
 }

@@ -4,13 +4,14 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use anyhow::{Context, bail};
-use maestro_importers::synthesis::{ComputeSummary, Import, Options, synthesise};
+use maestro_importers::synthesis::{Import, Options, synthesise};
 use maestro_importers::{Notes, capture::Capture};
 use maestro_pattern::Plan;
 use maestro_replay::dry::Dry;
 use maestro_reports::{Fidelity, Origin, RunWriter};
 use serde_json::{Value, json};
 
+use super::compute;
 use crate::cli::{self, Choice};
 use crate::failure::Failure;
 use crate::output::{self, columns, ms, us};
@@ -133,7 +134,7 @@ impl Imported {
         text += &self.collectives();
         text += "\nWhere every activity of the step went, all ranks\n";
         text += &self.conservation();
-        text += &self.compute();
+        text += &compute::lines(&self.import.compute);
         if !import.pattern.assumed.is_empty() {
             text += "\nAssumed\n";
             for assumption in &import.pattern.assumed {
@@ -211,70 +212,6 @@ impl Imported {
         columns(&["Kind", "Kept", "(ms)", "Fused", "(ms)", "Dropped", "(ms)", "Why"], &rows)
     }
 
-    /// How much of the compute is understood, in two lines: the mean over ranks, because they are much alike.
-    fn compute(&self) -> String {
-        let ranks = &self.import.compute;
-        let mean = |of: fn(&ComputeSummary) -> f64| ranks.iter().map(of).sum::<f64>() / ranks.len().max(1) as f64;
-        let all = mean(|rank| rank.kernels_ns as f64);
-        if all == 0.0 {
-            return String::new();
-        }
-        let pct = |of: fn(&ComputeSummary) -> f64| 100.0 * mean(of) / all;
-        let held = pct(|rank| rank.held_ns as f64);
-        if held == 100.0 {
-            let why = "no kernel is linked to an operator with shapes";
-            return format!("\nCompute: nothing of it is understood, all of it held; {why}\n");
-        }
-        format!(
-            "\nCompute: {:.1} % of its time is understood: products {:.1} %, attention {:.1} %, memory traffic {:.1} %; \
-             held {held:.1} %\nA rank: {:.4} TFLOP of products, {:.4} TFLOP of attention, {:.1} GB read and written\n",
-            100.0 - held,
-            pct(|rank| rank.gemm_ns as f64),
-            pct(|rank| rank.attention_ns as f64),
-            pct(|rank| rank.memory_ns as f64),
-            mean(|rank| rank.product_flops) / 1e12,
-            mean(|rank| rank.attention_flops) / 1e12,
-            mean(|rank| rank.memory_bytes as f64) / 1e9,
-        )
-    }
-
-    /// How much of the compute is understood a rank, and which kernels are not.
-    pub fn understood(&self) -> String {
-        let of = |ns: i64, all: i64| format!("{:.1}", 100.0 * ns as f64 / all.max(1) as f64);
-        let ranks = self.import.compute.iter().map(|rank| {
-            let all = rank.kernels_ns;
-            vec![
-                rank.rank.to_string(),
-                ms(all),
-                format!("{:.1}", rank.understood_pct()),
-                of(rank.gemm_ns, all),
-                of(rank.attention_ns, all),
-                of(rank.memory_ns, all),
-                of(rank.guessed_ns, all),
-                format!("{:.4}", rank.product_flops / 1e12),
-                format!("{:.4}", rank.attention_flops / 1e12),
-            ]
-        });
-        let head = [
-            "Rank", "Kernels (ms)", "Understood (%)", "Products", "Attention", "Memory", "Guessed", "TFLOP", "Attention",
-        ];
-        let mut text = columns(&head, &ranks.collect::<Vec<_>>());
-        let held = self.import.compute.iter().flat_map(|rank| rank.held.iter().map(move |held| (rank.rank, held)));
-        let held: Vec<Vec<String>> = held
-            .map(|(rank, held)| vec![rank.to_string(), ms(held.ns), held.count.to_string(), short(&held.name)])
-            .collect();
-        if !held.is_empty() {
-            text += "\nKernels that are not understood, the largest\n";
-            text += &columns(&["Rank", "Sum (ms)", "Count", "Kernel"], &held);
-        }
-        text
-    }
-
-    /// The same for a program.
-    pub fn compute_document(&self) -> Value {
-        self.import.compute.iter().map(compute_document).collect()
-    }
-
     /// The self-check and the pattern in two lines.
     fn verdict(&self) -> String {
         let check = match &self.check {
@@ -334,7 +271,7 @@ impl Imported {
                 "kind": row.kind, "kept": row.kept.0, "fused": row.fused.0, "dropped": row.dropped.0, "why": row.why,
                 "kept_us": us(row.kept.1), "fused_us": us(row.fused.1), "dropped_us": us(row.dropped.1),
             })).collect::<Vec<_>>(),
-            "compute": self.compute_document(),
+            "compute": compute::document(&import.compute),
             "notes": self.notes.iter().map(|(kind, note)| {
                 json!({"kind": kind, "count": note.count, "example": note.example})
             }).collect::<Vec<_>>(),
@@ -354,26 +291,4 @@ impl Imported {
             "pattern": {"blocks": shape.0, "lines": shape.1, "instructions": shape.2},
         })
     }
-}
-
-/// What of a rank's compute is understood, for a program.
-fn compute_document(rank: &ComputeSummary) -> Value {
-    json!({
-        "rank": rank.rank, "kernels_us": us(rank.kernels_ns), "understood_pct": rank.understood_pct(),
-        "gemm_us": us(rank.gemm_ns), "attention_us": us(rank.attention_ns), "memory_us": us(rank.memory_ns),
-        "guessed_us": us(rank.guessed_ns), "held_us": us(rank.held_ns), "product_tflop": rank.product_flops / 1e12,
-        "attention_tflop": rank.attention_flops / 1e12, "memory_bytes": rank.memory_bytes,
-        "held": rank.held.iter().map(|held| {
-            json!({"name": held.name, "count": held.count, "us": us(held.ns)})
-        }).collect::<Vec<_>>(),
-    })
-}
-
-/// A kernel's name without its arguments, as long as a line can hold.
-fn short(name: &str) -> String {
-    const LONGEST: usize = 80;
-    if name.chars().count() <= LONGEST {
-        return name.to_owned();
-    }
-    name.chars().take(LONGEST - 3).chain("...".chars()).collect()
 }

@@ -67,8 +67,8 @@ fn of_capture(args: &cli::Show) -> anyhow::Result<Shown> {
     let choice = cli::Choice { step: args.step.clone(), name: None };
     let imported = super::import::import(std::slice::from_ref(&args.what), &choice)?;
     let title = imported.describe();
-    let compute = Some((imported.understood(), imported.compute_document()));
     let import = imported.import;
+    let compute = Some((super::compute::table(&import.compute), super::compute::document(&import.compute)));
     let world = World::new(&import.pattern.axes, &[])?;
     Ok(Shown { title, world, pattern: import.pattern, measurements: import.measurements, compute })
 }

@@ -191,7 +191,7 @@ pub fn synthesise(capture: &Capture, options: &Options, notes: &mut Notes) -> Re
     let folding = plan.as_ref().ok().map(|plan| folding::error(plan, &ranks, &blocks, |r| emit::host_times(&parts, r)));
     assume(&mut pattern, recorded, &collectives, &chosen, timelines.len() as u32, world);
     assume_arguments(&mut pattern, &ranks);
-    assume_work(&mut pattern, &compute);
+    pattern.assumed.extend(understood::assumption(&compute));
     let teams = axes.axes.iter().zip(&axes.teams).map(|(axis, teams)| (axis.name.clone(), teams.clone())).collect();
     Ok(Import {
         measurements: measurements(&ranks, &blocks, &axes, &lanes, &lane_of, &matches.offset_ns, zero),
@@ -306,17 +306,6 @@ fn assume_arguments(pattern: &mut Pattern, ranks: &[Rank<'_>]) {
     }
     if even > 0 {
         state(format!("splits of {even} uneven all-to-alls taken as even: not all ranks' are known"), Confidence::Low);
-    }
-}
-
-/// States how the work of compute was found.
-fn assume_work(pattern: &mut Pattern, compute: &[ComputeSummary]) {
-    let sum = |ns: fn(&ComputeSummary) -> i64| compute.iter().map(ns).sum::<i64>();
-    let (memory, guessed, all) = (sum(|rank| rank.memory_ns), sum(|rank| rank.guessed_ns), sum(|rank| rank.kernels_ns));
-    if memory > 0 {
-        let guessed = 100.0 * guessed as f64 / all.max(1) as f64;
-        let what = format!("memory traffic from operators' shapes, a guess in {guessed:.1} % of compute time");
-        pattern.assumed.push(Assumption { what, confidence: Confidence::Medium });
     }
 }
 

@@ -5,6 +5,8 @@
 
 use std::collections::HashMap;
 
+use maestro_pattern::{Assumption, Confidence};
+
 use super::blocks::Rank;
 use super::steps::Step;
 use super::work::Part;
@@ -95,4 +97,13 @@ pub(crate) fn compute(rank: &Rank<'_>, step: &Step) -> ComputeSummary {
     let listed = held.into_iter().take(LISTED);
     summary.held = listed.map(|(name, (ns, count))| HeldKernel { name: name.to_owned(), count, ns }).collect();
     summary
+}
+
+/// States where the traffic of compute comes from, if there is any.
+pub(crate) fn assumption(compute: &[ComputeSummary]) -> Option<Assumption> {
+    let sum = |ns: fn(&ComputeSummary) -> i64| compute.iter().map(ns).sum::<i64>();
+    let (memory, guessed, all) = (sum(|rank| rank.memory_ns), sum(|rank| rank.guessed_ns), sum(|rank| rank.kernels_ns));
+    let guessed = 100.0 * guessed as f64 / all.max(1) as f64;
+    let what = format!("memory traffic from operators' shapes, a guess in {guessed:.1} % of compute time");
+    (memory > 0).then_some(Assumption { what, confidence: Confidence::Medium })
 }

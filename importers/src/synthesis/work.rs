@@ -72,7 +72,7 @@ impl<'a> Works<'a> {
         operators.sort_unstable();
         for (operator, (total_ns, index)) in operators {
             let Some((_, work)) = timeline.operator(index) else { continue };
-            match doubt(work, total_ns) {
+            match doubt(work, total_ns, &timeline.activities[index].name) {
                 None => {
                     longest.insert(operator, index);
                 }
@@ -164,7 +164,7 @@ impl<'a> Works<'a> {
 }
 
 /// Why work is not believed; `None`: it is.
-fn doubt(work: &OperatorWork, total_ns: i64) -> Option<&'static str> {
+fn doubt(work: &OperatorWork, total_ns: i64, name: &str) -> Option<&'static str> {
     let ns = total_ns.max(1) as f64;
     match work {
         OperatorWork::Traffic { bytes, guessed } => {
@@ -173,7 +173,8 @@ fn doubt(work: &OperatorWork, total_ns: i64) -> Option<&'static str> {
                 return Some("operators whose traffic no memory moves in their time, held instead");
             }
             let slow = ns > if *guessed { LAUNCH_NS } else { SMALL_NS } + bytes / LEAST_BYTES_A_NS;
-            slow.then_some("operators that do something else than move their tensors, held instead")
+            (slow || *guessed && multiplies(name))
+                .then_some("operators that do something else than move their tensors, held instead")
         }
         OperatorWork::Products(_) | OperatorWork::Attention(_) => {
             let products = work.products();
@@ -185,6 +186,14 @@ fn doubt(work: &OperatorWork, total_ns: i64) -> Option<&'static str> {
             (flops > ns * MOST_FLOPS_A_NS).then_some("matrix products that no device does in their time, held instead")
         }
     }
+}
+
+/// Whether a kernel's name is that of a library's matrix product or attention. Names are hints, and no work is taken from
+/// them: only a guess that such a kernel moves memory is not believed.
+fn multiplies(name: &str) -> bool {
+    const HINTS: [&str; 10] =
+        ["gemm", "nvjet", "cutlass", "xmma", "wgmma", "Cijk_", "conv_", "flash", "attention", "fmha"];
+    HINTS.iter().any(|hint| name.contains(hint))
 }
 
 /// Adds a kernel, to an equal one if there is any.
@@ -324,6 +333,10 @@ mod tests {
             let mut notes = Notes::default();
             let found = Works::new(&timeline, &mut notes);
             assert_eq!((found.part(0) != Part::Held, notes.is_empty()), (believed, believed), "{work:?} in {ns} ns");
+            assert!(
+                doubt(&work, ns, "nvjet_tst").is_some()
+                    || !matches!(&work, OperatorWork::Traffic { guessed: true, .. })
+            );
             // What makes blocks equal does not depend on time.
             let single = matches!(&work, OperatorWork::Products(products) if products.len() == 1);
             assert_eq!(found.shape(0).is_some(), single);

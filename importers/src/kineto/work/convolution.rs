@@ -1,8 +1,9 @@
 //! Convolutions as matrix products: the implicit form, in which every place of the result is a row.
 //!
-//! Forward, a result of `places` places an image and `out` channels is a product of images x places rows, out columns and
-//! in x kernel as the inner dimension, once a group. Both gradients take as many operations with the three dimensions in
-//! other roles. The result's places follow from stride, padding and dilation; without these values nothing is known.
+//! Forward, a result of `places` places an image and `out` channels is a product of images x places rows, out columns
+//! and in x kernel as the inner dimension, once a group. Both gradients take as many operations with the three
+//! dimensions in other roles. The result's places follow from stride, padding and dilation; without these values
+//! nothing is known.
 
 use super::shapes::{Row, elements};
 use crate::capture::Product;
@@ -83,8 +84,8 @@ pub(super) fn products(row: &Row<'_>) -> Option<Vec<Product>> {
     Some(vec![form.forward(gathered)?])
 }
 
-/// `convolution_backward(grad, input, weight, bias_sizes, stride, padding, dilation, transposed, output_padding, groups,
-/// output_mask)`: the gradient's own shape tells the places.
+/// `convolution_backward(grad, input, weight, bias_sizes, stride, padding, dilation, transposed, output_padding,
+/// groups, output_mask)`: the gradient's own shape tells the places.
 fn backward(row: &Row<'_>) -> Option<Vec<Product>> {
     let (grad, input, weight) = (row.dims(0)?, row.dims(1)?, row.dims(2)?);
     let transposed = row.flag(7).unwrap_or(false);

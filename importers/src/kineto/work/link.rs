@@ -1,19 +1,15 @@
 //! Which kernels an operator launched, once all rows of a file are there.
 //!
-//! A kernel carries the external id of the operator that was current at its launch, the innermost. Where that one has no
-//! work of its own, or where there is no id (until 2023, and of some launchers), the innermost operator of known work
-//! around the launch on its thread has launched it, unless one inside of that has launched a product already: the same
-//! work would count twice.
+//! A kernel carries the external id of the operator that was current at its launch, the innermost. Where that one has
+//! no work of its own, or where there is no id (until 2023, and of some launchers), the innermost operator of known
+//! work around the launch on its thread has launched it, unless one inside of that has launched a product already: the
+//! same work would count twice.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 
-use super::shapes::Element;
-use super::{Operators, Seen, Work};
+use super::{Operators, Seen, Work, lists};
 use crate::capture::{Activity, ActivityKind, HostCall, Launched, OperatorWork, Timeline, is_communication};
-
-/// Elements that a thread block of ATen's `multi_tensor_apply_kernel` takes; the last of a tensor takes what is left.
-const CHUNK: u64 = 65_536;
 
 /// A kernel that no id links to an operator of known work.
 struct Lost {
@@ -129,48 +125,9 @@ impl Work {
             Self::Products(products) => OperatorWork::Products(products.clone()),
             Self::Attention(attention) => OperatorWork::Attention(*attention),
             Self::Traffic { bytes, guessed } => OperatorWork::Traffic { bytes: *bytes, guessed: *guessed },
-            Self::Lists { elements, reads, writes } => {
-                let types = kernels.clone().find_map(|kernel| types(&kernel.name));
-                let guessed = elements.is_none() || types.is_none();
-                // No tensor is larger than its chunks; most are of single precision.
-                let elements = elements.or_else(|| chunks(kernels)?.checked_mul(CHUNK))?;
-                let (to, from) = types.unwrap_or((4, 4));
-                let each = u64::from(*reads) * from + u64::from(*writes) * to;
-                OperatorWork::Traffic { bytes: elements.checked_mul(each)?, guessed }
-            }
+            Self::Lists { elements, reads, writes } => lists::traffic(*elements, (*reads, *writes), kernels)?,
         })
     }
-}
-
-/// Thread blocks of the kernels that take a chunk each.
-fn chunks<'a>(kernels: impl Iterator<Item = &'a Activity>) -> Option<u64> {
-    let blocks =
-        kernels.filter(|kernel| kernel.name.contains("multi_tensor_apply_kernel")).map(|kernel| match kernel.kind {
-            ActivityKind::Kernel { blocks } => blocks,
-            ActivityKind::Copy { .. } | ActivityKind::Set { .. } => 0,
-        });
-    Some(blocks.fold(0, u64::saturating_add)).filter(|blocks| *blocks > 0)
-}
-
-/// Bytes of the elements that a kernel writes and reads, from the arguments of its template.
-fn types(name: &str) -> Option<(u64, u64)> {
-    let words = |text: &str| -> Vec<u64> {
-        let words = text.split(['<', '>', ',', '(', ')']).map(|word| word.trim().trim_start_matches("at::native::"));
-        words.filter_map(|word| Element::from_name(word).map(|element| element.bytes)).collect()
-    };
-    // These name what they write and then what they read.
-    for head in ["::Copy<", "CopyFunctor<", "chunk_cat_cuda_kernel<"] {
-        if let Some((_, rest)) = name.split_once(head)
-            && let [to, from, ..] = words(rest)[..]
-        {
-            return Some((to, from));
-        }
-    }
-    if let Some((_, rest)) = name.split_once("OpaqueType<") {
-        let bytes = rest[..rest.find(|c: char| !c.is_ascii_digit())?].parse().ok()?;
-        return Some((bytes, bytes));
-    }
-    words(name).first().map(|bytes| (*bytes, *bytes))
 }
 
 #[cfg(test)]
@@ -179,34 +136,6 @@ mod tests {
     use crate::capture::CallKind;
 
     use super::*;
-
-    #[test]
-    fn kernels_tell_what_lists_are_made_of() {
-        let apply =
-            "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<at::native::(anonymous namespace)";
-        for (rest, expected) in [
-            (
-                "::FusedOptimizerTensorListMetadata<4>, at::native::FusedAdamMathFunctor<float, 4, (ADAM_MODE)1, false>",
-                (4, 4),
-            ),
-            (
-                "::TensorListMetadata<2>, UnaryOpFunctor<c10::BFloat16, 2, 1, 1>, at::native::Copy<c10::BFloat16, float> >",
-                (2, 4),
-            ),
-            ("::TensorListMetadata<1>, BinaryOpScalarFunctor<c10::Half, 1, 1, 0>, std::plus<float>, float>", (2, 2)),
-        ] {
-            assert_eq!(types(&format!("{apply}{rest}")), Some(expected), "{rest}");
-        }
-        assert_eq!(
-            types("void at::native::detail::chunk_cat_cuda_kernel<float, c10::BFloat16>(c10::BFloat16**)"),
-            Some((4, 2))
-        );
-        assert_eq!(
-            types("void at::native::CatArrayBatchedCopy<at::native::OpaqueType<8u>, unsigned int, 2>"),
-            Some((8, 8))
-        );
-        assert_eq!(types("nvjet_sm90"), None);
-    }
 
     fn kernel(name: &str, external_id: Option<u64>, correlation: u64, blocks: u64) -> Activity {
         Activity {

@@ -3,12 +3,13 @@
 //! A large trace has a row for every operator, a million of them, and few launch anything. So a row is first asked for
 //! its name only: what reshapes, or calls other operators, has no work of its own. Of the others the texts of name,
 //! shapes and values are looked up as a whole, because a training step repeats itself: each combination is worked out
-//! once, and a row costs no more than a number that stands for its work. Which rows launched kernels is known at the end
-//! of the file only, rows being in no order.
+//! once, and a row costs no more than a number that stands for its work. Which rows launched kernels is known at the
+//! end of the file only, rows being in no order.
 
 mod attention;
 mod convolution;
 mod link;
+mod lists;
 mod products;
 mod shapes;
 mod traffic;

@@ -8,7 +8,7 @@ use crate::capture::Product;
 /// Whether an operator of this name multiplies matrices.
 pub(super) fn multiplies(base: &str) -> bool {
     matches!(
-        base,
+        plain(base),
         "mm" | "_scaled_mm"
             | "_int_mm"
             | "addmm"
@@ -21,13 +21,19 @@ pub(super) fn multiplies(base: &str) -> bool {
     )
 }
 
+/// The name of the same operator out of place.
+fn plain(base: &str) -> &str {
+    base.strip_suffix('_').unwrap_or(base)
+}
+
 /// The product that a row gives the shapes of; `None` if it does not, or gives impossible ones.
 pub(super) fn product(row: &Row<'_>) -> Option<Product> {
     // `addmm(bias, a, b)`; all others begin with a and b.
-    let at = usize::from(matches!(row.base, "addmm" | "_addmm_activation" | "baddbmm"));
+    let base = plain(row.base);
+    let at = usize::from(matches!(base, "addmm" | "_addmm_activation" | "baddbmm"));
     let (a, b) = (row.dims(at)?, row.dims(at + 1)?);
     let dtype = row.dtype(at)?;
-    let (batch, m, n, k, inner) = match (row.base, a, b) {
+    let (batch, m, n, k, inner) = match (base, a, b) {
         // Any number of leading dimensions; the weight is n x k.
         ("linear", [rows @ .., k], &[n, inner]) => (1, elements(rows)?, n, *k, inner),
         // Rows in groups, a matrix for each group: each row meets one of the matrices.
@@ -63,6 +69,7 @@ mod tests {
         for (name, dims, batch) in [
             ("aten::mm", "[[16384, 1024], [1024, 4096]]", 1),
             ("aten::addmm", "[[4096], [16384, 1024], [1024, 4096], [], []]", 1),
+            ("aten::addmm_", "[[16384, 4096], [16384, 1024], [1024, 4096], [], []]", 1),
             ("aten::_addmm_activation", "[[4096], [16384, 1024], [1024, 4096], [], []]", 1),
             ("aten::bmm", "[[3, 16384, 1024], [3, 1024, 4096]]", 3),
             ("aten::baddbmm", "[[[1], [2]], [3, 16384, 1024], [3, 1024, 4096], [], []]", 3),

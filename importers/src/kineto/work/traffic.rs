@@ -5,13 +5,13 @@
 //! not recorded, so their sizes follow from the inputs'. A tensor that is handed over for the result (`out=`) stands
 //! behind the inputs in the row: a rule therefore knows how many of the first arguments are read.
 
-use super::Work;
 use super::shapes::{Element, Row, elements};
+use super::{Work, lists};
 
 /// The traffic that a rule gives for a row: bytes; or elements of lists, the bytes of which kernels' names tell.
 /// `None`: no rule, or shapes that it cannot use.
 pub(super) fn traffic(row: &Row<'_>) -> Option<Work> {
-    if let Some(lists) = lists(row) {
+    if let Some(lists) = lists::lists(row) {
         return Some(lists);
     }
     let bytes = bytes(row)?;
@@ -25,40 +25,9 @@ pub(super) fn guess(row: &Row<'_>) -> Option<Work> {
         sum = sum.checked_add(bytes)?;
         most = bytes.max(most);
     }
-    let bytes = sum.checked_add(most)?;
+    // Rows that compiled kernels have of their own list the results among the arguments.
+    let bytes = if row.base.starts_with("triton_") { sum } else { sum.checked_add(most)? };
     (bytes > 0).then_some(Work::Traffic { bytes, guessed: true })
-}
-
-/// Lists of tensors: how many elements, and how often each is read and written.
-fn lists(row: &Row<'_>) -> Option<Work> {
-    let elements = |at: usize| row.list_elements(at);
-    let lists = |elements, reads, writes| Some(Work::Lists { elements, reads, writes });
-    // Lists of the first arguments that are lists of tensors; more than thirty tensors are recorded as none.
-    let count = (0..row.shapes.len()).take_while(|at| is_list(row, *at)).count() as u8;
-    match row.base {
-        // Parameters, gradients, momentum, variance, perhaps its maximum; gradients are only read.
-        "_fused_adamw_" | "_fused_adam_" if row.flag(12) == Some(true) => lists(elements(0), 5, 4),
-        "_fused_adamw_" | "_fused_adam_" => lists(elements(0), 4, 3),
-        // Without momentum its list is empty, and that is how lists that are too long look: a length in common tells.
-        "_fused_sgd_" => match (elements(0), elements(2)) {
-            (Some(all), None) => lists(Some(all), 2, 1),
-            (all, _) => lists(all, 3, 2),
-        },
-        "_fused_adagrad_" => lists(elements(0), 3, 2),
-        "_foreach_copy_" => lists(elements(0), 1, 1),
-        "_foreach_zero_" => lists(elements(0), 0, 1),
-        "_foreach_norm" | "_foreach_max" => lists(elements(0), 1, 0),
-        "_amp_foreach_non_finite_check_and_unscale_" => lists(elements(0), 1, 1),
-        base if base.starts_with("_foreach_") => lists(elements(0), count.max(1), 1),
-        "cat" | "stack" | "all_gather_copy_in" => lists(Some(elements(0)?), 1, 1),
-        // The result is padded to whole chunks; its own shape stands last, if it was handed over.
-        "_chunk_cat" | "chunk_cat" => lists(Some(row.elements(3).or_else(|| elements(0))?), 1, 1),
-        _ => None,
-    }
-}
-
-fn is_list(row: &Row<'_>, at: usize) -> bool {
-    row.type_name(at) == Some("TensorList")
 }
 
 fn bytes(row: &Row<'_>) -> Option<u64> {
@@ -380,36 +349,11 @@ mod tests {
     }
 
     #[test]
-    fn lists_count_elements_until_a_kernel_tells_their_type() {
-        let lists = |elements, reads, writes| Some(Work::Lists { elements, reads, writes });
-        let two = "[[[8], [100]], [[8], [100]], [[8], [100]], [[8], [100]], [], [[], []]]";
-        let types = "TensorList TensorList TensorList TensorList TensorList TensorList";
-        assert_eq!(found("aten::_fused_adamw_", two, types, ""), lists(Some(108), 4, 3));
-        let values = "- - - - - - 0.1 0.9 0.99 0.01 1e-8 False True";
-        let dims = "[[], [], [], [], [], [], [], [], [], [], [], [], []]";
-        assert_eq!(found("aten::_fused_adam_", dims, types, values), lists(None, 5, 4));
-        assert_eq!(found("aten::_fused_sgd_", "[[[8]], [[8]], []]", types, ""), lists(Some(8), 2, 1));
-        assert_eq!(
-            found("aten::_foreach_copy_", "[[[8]], [[8]], []]", "TensorList TensorList Scalar", ""),
-            lists(Some(8), 1, 1)
-        );
-        assert_eq!(
-            found("aten::_foreach_add_", "[[[8]], [[8]], []]", "TensorList TensorList Scalar", ""),
-            lists(Some(8), 2, 1)
-        );
-        assert_eq!(found("aten::_foreach_mul_", "[[[8]], []]", "TensorList Scalar", ""), lists(Some(8), 1, 1));
-        assert_eq!(found("aten::_foreach_norm", "[[[8]], []]", "TensorList Scalar", ""), lists(Some(8), 1, 0));
-        assert_eq!(found("aten::cat", "[[[8], [100]], []]", "TensorList Scalar", ""), lists(Some(108), 1, 1));
-        let (dims, types) = ("[[[3, 4], [5]], [], [], [2, 9]]", "TensorList Scalar Scalar float");
-        assert_eq!(found("fsdp::chunk_cat", dims, types, ""), lists(Some(18), 1, 1));
-    }
-
-    #[test]
     fn what_has_no_rule_is_a_guess_that_says_so() {
         let guess = |bytes| Some(Work::Traffic { bytes, guessed: true });
         assert_eq!(found("aten::sort", "[[800], [], []]", "float Scalar Scalar", ""), guess(6_400));
         assert_eq!(found("mine::fused", "[[800], [100]]", "float c10::Half", ""), guess(3_200 + 200 + 3_200));
-        assert_eq!(found("triton_poi_fused_add_0", "[[800], [800], []]", "float float int", ""), guess(3 * 3_200 + 4));
+        assert_eq!(found("triton_poi_fused_add_0", "[[800], [800], []]", "float float int", ""), guess(2 * 3_200 + 4));
         assert_eq!(found("mine::nothing", "[[], []]", "Scalar -", ""), None);
     }
 }
