@@ -19,12 +19,14 @@ pub fn lines(ranks: &[ComputeSummary]) -> String {
     let pct = |of: fn(&ComputeSummary) -> f64| 100.0 * mean(of) / all;
     let held = pct(|rank| rank.held_ns as f64);
     format!(
-        "\nCompute: {:.1} % of its time is understood: products {:.1} %, attention {:.1} %, memory traffic {:.1} %\n\
+        "\nCompute: {:.1} % of its time is understood: products {:.1} %, attention {:.1} %, memory traffic {:.1} % \
+         ({:.1} % a guess)\n\
          A rank: {:.4} TFLOP of products, {:.4} TFLOP of attention, {:.1} GB read and written\n",
         100.0 - held,
         pct(|rank| rank.gemm_ns as f64),
         pct(|rank| rank.attention_ns as f64),
         pct(|rank| rank.memory_ns as f64),
+        pct(|rank| rank.guessed_ns as f64),
         mean(|rank| rank.product_flops) / 1e12,
         mean(|rank| rank.attention_flops) / 1e12,
         mean(|rank| rank.memory_bytes as f64) / 1e9,

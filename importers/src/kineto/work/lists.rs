@@ -84,8 +84,8 @@ fn types(name: &str) -> Option<(u64, u64)> {
         }
     }
     if let Some((_, rest)) = name.split_once("OpaqueType<") {
-        let bytes = rest[..rest.find(|c: char| !c.is_ascii_digit())?].parse().ok()?;
-        return Some((bytes, bytes));
+        let bytes: u8 = rest[..rest.find(|c: char| !c.is_ascii_digit())?].parse().ok()?;
+        return Some((bytes.into(), bytes.into()));
     }
     words(name).first().map(|bytes| (*bytes, *bytes))
 }

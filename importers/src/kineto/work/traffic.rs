@@ -182,7 +182,9 @@ fn bytes(row: &Row<'_>) -> Option<u64> {
         // Into zeros without accumulating values are written, and with it read, added and written.
         "index_put" | "_index_put_impl" => {
             let passes = if row.flag(3) == Some(true) { 3 } else { 2 };
-            of(picked(row)?, 0)?.saturating_mul(passes).saturating_add(row.list_elements(1)?.saturating_mul(8))
+            // Lists of indices are often not recorded; there are mostly as many values as places.
+            let index = row.list_elements(1).unwrap_or(0).saturating_mul(8);
+            of(picked(row).or_else(|| row.elements(2))?, 0)?.saturating_mul(passes).saturating_add(index)
         }
         // The gradients of all places are read, and as many rows written as can differ.
         "embedding_dense_backward" => {
@@ -228,7 +230,9 @@ fn reduced(row: &Row<'_>) -> u64 {
     if axes.is_empty() {
         return 1;
     }
-    let gone = |axis: usize| axes.iter().any(|at| *at == axis as i64 || at + dims.len() as i64 == axis as i64);
+    let gone = |axis: usize| {
+        axes.iter().any(|at| *at == axis as i64 || at.checked_add(dims.len() as i64) == Some(axis as i64))
+    };
     let left: Vec<u64> = dims.iter().enumerate().filter(|(axis, _)| !gone(*axis)).map(|(_, side)| *side).collect();
     elements(&left).unwrap_or(1)
 }
@@ -340,6 +344,8 @@ mod tests {
         bytes("aten::index", "[[32000, 100], [[50]]]", "float TensorList", "", 40_000 + 8 * 50);
         let dims = "[[32000, 100], [[50]], [50, 100], [], []]";
         bytes("aten::_index_put_impl_", dims, "float TensorList float Scalar Scalar", "- - - True True", 60_000 + 400);
+        let dims = "[[32000, 100], [], [50, 100], [], []]";
+        bytes("aten::_index_put_impl_", dims, "float - float Scalar Scalar", "- - - False True", 40_000);
         let (dims, types) = ("[[5, 10, 100], [5, 10], [], [], []]", "float long Scalar Scalar Scalar");
         bytes("aten::embedding_dense_backward", dims, types, "- - 32000 -1 False", 20_000 + 400 + 20_000);
         bytes("aten::embedding_dense_backward", dims, types, "- - 10 -1 False", 20_000 + 400 + 4_000);
