@@ -6,11 +6,12 @@
 //! Times are integer nanoseconds. Their zero is the recording's own (often the Unix epoch); only differences, and
 //! comparisons between ranks of one capture, mean something.
 
-use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use maestro_pattern::{CollectiveKind, CopyDirection, Dtype};
+
+pub use crate::operator::{Attention, Launched, OperatorWork, Product};
 
 /// All ranks of one recording.
 #[derive(Clone, Debug, Default)]
@@ -55,12 +56,23 @@ pub struct Timeline {
     pub annotations: Vec<Annotation>,
     /// Host ranges that mark steps, ascending by start.
     pub steps: Vec<StepMark>,
-    /// Shapes of matrix products, by the external id that their kernels carry.
-    pub products: HashMap<u64, Product>,
+    /// What operators do, each kind of work once.
+    pub works: Vec<OperatorWork>,
+    /// Which activities were launched by operators of known work, ascending by activity.
+    pub launched: Vec<Launched>,
     /// Process groups as the header lists them.
     pub groups: Vec<ProcessGroup>,
     /// Recorded waits of a stream for an event of another; empty unless the profiler was told to record them.
     pub stream_waits: Vec<StreamWait>,
+}
+
+impl Timeline {
+    /// The number and the work of the operator that launched an activity, if they are known.
+    pub fn operator(&self, activity: usize) -> Option<(u32, &OperatorWork)> {
+        let place = self.launched.binary_search_by_key(&activity, |launched| launched.activity as usize).ok()?;
+        let launched = self.launched[place];
+        Some((launched.operator, self.works.get(launched.work as usize)?))
+    }
 }
 
 /// One thing a device did.
@@ -255,21 +267,6 @@ pub struct ProcessGroup {
     pub desc: String,
     /// Global ranks; empty means all.
     pub ranks: Vec<u32>,
-}
-
-/// A matrix product's shape: `batch` times m x k by k x n.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Product {
-    /// Rows of the result.
-    pub m: u64,
-    /// Columns of the result.
-    pub n: u64,
-    /// Inner dimension.
-    pub k: u64,
-    /// Independent products.
-    pub batch: u64,
-    /// Element type.
-    pub dtype: Dtype,
 }
 
 /// A recorded wait of one stream for an event of another.

@@ -11,6 +11,7 @@ mod error;
 mod input;
 mod kineto;
 mod notes;
+mod operator;
 mod source;
 pub mod synthesis;
 

@@ -11,6 +11,7 @@ use maestro_replay::dry::Dry;
 use maestro_reports::{Fidelity, Origin, RunWriter};
 use serde_json::{Value, json};
 
+use super::compute;
 use crate::cli::{self, Choice};
 use crate::failure::Failure;
 use crate::output::{self, columns, ms, us};
@@ -133,6 +134,7 @@ impl Imported {
         text += &self.collectives();
         text += "\nWhere every activity of the step went, all ranks\n";
         text += &self.conservation();
+        text += &compute::lines(&self.import.compute);
         if !import.pattern.assumed.is_empty() {
             text += "\nAssumed\n";
             for assumption in &import.pattern.assumed {
@@ -308,6 +310,7 @@ impl Imported {
                 "kind": row.kind, "kept": row.kept.0, "fused": row.fused.0, "dropped": row.dropped.0, "why": row.why,
                 "kept_us": us(row.kept.1), "fused_us": us(row.fused.1), "dropped_us": us(row.dropped.1),
             })).collect::<Vec<_>>(),
+            "compute": compute::document(&import.compute),
             "notes": self.notes.iter().map(|(kind, note)| {
                 json!({"kind": kind, "count": note.count, "example": note.example})
             }).collect::<Vec<_>>(),

@@ -1,6 +1,8 @@
 //! The commands, a file each.
 
 pub mod check;
+#[cfg(feature = "import")]
+mod compute;
 pub mod doctor;
 #[cfg(feature = "import")]
 pub mod import;

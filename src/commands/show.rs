@@ -32,6 +32,8 @@ struct Shown {
     pattern: Pattern,
     world: World,
     measurements: Vec<Measurement>,
+    /// How much of the compute is understood, where captures tell: as text, and for a program.
+    compute: Option<(String, serde_json::Value)>,
 }
 
 fn of_pattern(path: &Path) -> anyhow::Result<Shown> {
@@ -42,7 +44,7 @@ fn of_pattern(path: &Path) -> anyhow::Result<Shown> {
         Err(_) => (Vec::new(), "without a timeline: not every block has a captured duration"),
     };
     let title = format!("{}: a pattern of {}, {how}", pattern.name, output::count(plan.world.size() as usize, "rank"));
-    Ok(Shown { title, pattern, world: plan.world, measurements })
+    Ok(Shown { title, pattern, world: plan.world, measurements, compute: None })
 }
 
 fn of_run(path: &Path) -> anyhow::Result<Shown> {
@@ -57,7 +59,7 @@ fn of_run(path: &Path) -> anyhow::Result<Shown> {
         run.info.settings.rounds,
         run.info.settings.iterations
     );
-    Ok(Shown { title, world: run.world.clone(), pattern: run.pattern, measurements })
+    Ok(Shown { title, world: run.world.clone(), pattern: run.pattern, measurements, compute: None })
 }
 
 #[cfg(feature = "import")]
@@ -66,8 +68,9 @@ fn of_capture(args: &cli::Show) -> anyhow::Result<Shown> {
     let imported = super::import::import(std::slice::from_ref(&args.what), &choice)?;
     let title = imported.describe();
     let import = imported.import;
+    let compute = Some((super::compute::table(&import.compute), super::compute::document(&import.compute)));
     let world = World::new(&import.pattern.axes, &[])?;
-    Ok(Shown { title, world, pattern: import.pattern, measurements: import.measurements })
+    Ok(Shown { title, world, pattern: import.pattern, measurements: import.measurements, compute })
 }
 
 #[cfg(not(feature = "import"))]
@@ -85,6 +88,10 @@ impl Shown {
         text += &columns(&["Axis", "Size", "Teams"], &self.axes());
         text += "\nBlocks\n";
         text += &columns(&["Block", "Kind", "Size", "TFLOP", "Captured (ms)"], &self.blocks());
+        if let Some((compute, _)) = &self.compute {
+            text += "\nCompute that is understood, a rank\n";
+            text += compute;
+        }
         text += "\nTimeline\n";
         text += &draw::timeline(&self.pattern, &self.measurements, args.rank, usize::from(args.width));
         text
@@ -124,7 +131,7 @@ impl Shown {
     }
 
     fn document(&self) -> serde_json::Value {
-        json!({
+        let mut document = json!({
             "name": self.pattern.name,
             "ranks": self.world.size(),
             "axes": self.world.axes().iter().enumerate().map(|(n, axis)| {
@@ -139,7 +146,11 @@ impl Shown {
                 "round": m.round, "iteration": m.iteration, "rank": m.rank, "block": &*m.block, "lane": &*m.lane,
                 "instance": m.instance, "state": m.state.name(), "start_ns": m.start_ns, "end_ns": m.end_ns,
             })).collect::<Vec<_>>(),
-        })
+        });
+        if let Some((_, compute)) = &self.compute {
+            document["compute"] = compute.clone();
+        }
+        document
     }
 }
 

@@ -106,6 +106,8 @@ pub(super) struct Args<'a> {
     pub(super) input_dims: Raw<'a>,
     #[serde(borrow, rename = "Input type")]
     pub(super) input_type: Raw<'a>,
+    #[serde(borrow, rename = "Concrete Inputs")]
+    pub(super) concrete_inputs: Raw<'a>,
     #[serde(borrow, rename = "Collective name")]
     pub(super) collective: Raw<'a>,
     #[serde(borrow)]

@@ -7,11 +7,11 @@ mod comm;
 mod event;
 mod header;
 mod names;
-mod product;
 mod rows;
 mod scan;
 mod time;
 mod timeline;
+mod work;
 
 #[cfg(test)]
 mod tests;

@@ -2,19 +2,17 @@
 //!
 //! Times stay relative to the header's base, because the header may come last; [`Rows::finish`], next door, adds it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use maestro_pattern::CopyDirection;
 
 use super::comm;
 use super::event::{Args, Category, Event, List, bare, integer, number_in};
 use super::names::Names;
-use super::product::Multiply;
 use super::time::parse_us;
+use super::work::{self, Operators};
 use crate::Notes;
-use crate::capture::{
-    Activity, ActivityKind, Annotation, CallKind, CommRecord, HostCall, Product, StepMark, StreamWait,
-};
+use crate::capture::{Activity, ActivityKind, Annotation, CallKind, CommRecord, HostCall, StepMark, StreamWait};
 
 /// Host ranges of this name and a number mark steps.
 const STEP_PREFIX: &str = "ProfilerStep#";
@@ -30,7 +28,7 @@ pub(super) struct Rows {
     pub(super) records: Vec<CommRecord>,
     pub(super) annotations: Vec<Annotation>,
     pub(super) steps: Vec<StepMark>,
-    pub(super) products: HashMap<u64, Product>,
+    pub(super) operators: Operators,
 }
 
 /// What one device did.
@@ -158,19 +156,13 @@ impl Rows {
                 end_ns: time.end_ns(),
                 external_id: integer(args.external_id),
             });
-        } else if let Some(multiply) = Multiply::from_name(&name) {
-            let args = event.args(notes);
-            match (integer(args.external_id), multiply.product(&args)) {
-                (Some(id), Some(product)) => {
-                    self.products.insert(id, product);
-                }
-                _ => notes.add("matrix products without usable shapes", || {
-                    format!("{name} of {} (recorded with record_shapes?)", args.input_dims.map_or("", |raw| raw.get()))
-                }),
-            }
         } else if name.starts_with(STEP_PREFIX) {
             // Until 2022 marks were operators.
             self.annotation(event, notes);
+        } else if work::works(&name) {
+            let Some(time) = time(event, notes) else { return };
+            let args = event.args(notes);
+            self.operators.take(&name, &args, thread(event), (time.start_ns, time.end_ns()), notes);
         }
     }
 

@@ -3,7 +3,7 @@
 use std::io::Write as _;
 
 use super::*;
-use crate::capture::{ActivityKind, CallKind, CommOp, Product};
+use crate::capture::{ActivityKind, CallKind, CommOp, OperatorWork, Product};
 
 /// A small trace of every kind of row, its metadata last, its rows out of order, with what has to be left out.
 const SMALL: &str = r#"{"schemaVersion": 1, "note": {"traceEvents": ["not these"]},
@@ -30,7 +30,7 @@ const SMALL: &str = r#"{"schemaVersion": 1, "note": {"traceEvents": ["not these"
    "args": {"correlation": 99}},
   {"ph": "X", "cat": "cpu_op", "name": "record_param_comms", "pid": 9, "tid": "9", "ts": 5, "dur": 6,
    "args": {"External id": 5, "Collective name": "allreduce", "dtype": "BFloat16", "In msg nelems": 64}},
-  {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 9, "tid": 9, "ts": 4, "dur": 1,
+  {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 9, "tid": 9, "ts": 6.5, "dur": 2,
    "args": {"External id": 6, "Input Dims": [[2, 3], [3, 5]], "Input type": ["float", "float"]}},
   {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#4", "pid": 9, "tid": 9, "ts": 1, "dur": 40},
   {"ph": "X", "cat": "user_annotation", "name": "a \"b\"", "pid": 9, "tid": 9, "ts": 2, "dur": 3}
@@ -80,7 +80,7 @@ fn every_kind_of_row_is_read() {
     assert_eq!((timeline.records[0].thread, timeline.records[0].end_ns), (9, BASE + 11_000));
     assert!(matches!(timeline.records[0].facts.op, CommOp::Collective(_)));
     let product = Product { m: 2, n: 5, k: 3, batch: 1, dtype: maestro_pattern::Dtype::F32 };
-    assert_eq!(timeline.products.get(&6), Some(&product));
+    assert_eq!(timeline.operator(1), Some((0, &OperatorWork::Products(vec![product]))), "by the time of its launch");
     assert_eq!((&*timeline.steps[0].name, timeline.steps[0].end_ns), ("ProfilerStep#4", BASE + 41_000));
     assert_eq!(timeline.annotations.iter().map(|range| &*range.name).collect::<Vec<_>>(), ["a \"b\""]);
     let wait = timeline.stream_waits[0];

@@ -72,6 +72,7 @@ impl Rows {
                 timeline.device_sms = properties.sms;
             }
             settle(&mut timeline, header.base_ns);
+            self.operators.link(&mut timeline, header.base_ns);
             timeline
         });
         Ok(timelines.collect())
@@ -92,7 +93,6 @@ impl Rows {
             records: records.cloned().collect(),
             annotations: self.annotations.clone(),
             steps: self.steps.clone(),
-            products: self.products.clone(),
             ..Timeline::default()
         }
     }

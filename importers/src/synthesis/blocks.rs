@@ -8,12 +8,13 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use maestro_pattern::{Block, Collective, Direction, FACTORS, Kernel, MOST_BYTES, MOST_COUNT, MOST_NS, Transfer, Work};
+use maestro_pattern::{Block, Collective, Direction, FACTORS, MOST_NS, Transfer, Work};
 
 use super::axes::Axes;
 use super::fuse::{Event, Events};
 use super::matching::Timing;
 use super::resolve::{CommId, Communicators, Operation, Resolved};
+use super::work::Works;
 use crate::capture::{ActivityKind, Product, Timeline};
 
 /// Ranks whose mean differs by less than this share of it are taken as alike.
@@ -52,6 +53,7 @@ pub(crate) struct Rank<'a> {
     pub timing: &'a [Option<Timing>],
     /// Share of the host's time that is kept.
     pub host: f64,
+    pub works: &'a Works<'a>,
 }
 
 impl Rank<'_> {
@@ -130,10 +132,7 @@ fn key(rank: &Rank<'_>, event: &Event, communicators: &Communicators, axes: &Axe
         let kernels = event.activities.iter().map(|index| {
             let activity = &rank.timeline.activities[*index];
             let shape = match activity.kind {
-                ActivityKind::Kernel { blocks } => {
-                    let product = activity.external_id.and_then(|id| rank.timeline.products.get(&id));
-                    Shape::Kernel(blocks, product.copied())
-                }
+                ActivityKind::Kernel { blocks } => Shape::Kernel(blocks, rank.works.shape(*index)),
                 ActivityKind::Copy { bytes, .. } | ActivityKind::Set { bytes } => Shape::Bytes(bytes),
             };
             (activity.name.clone(), shape)
@@ -204,82 +203,7 @@ fn work(key: &Key, rank: &Rank<'_>, event: &Event) -> Work {
         Key::Communication { what: What::P2p(transfers), .. } => {
             Work::P2p { transfers: transfers.clone(), wrap: false }
         }
-        Key::Compute { .. } => Work::Compute(kernels(rank.timeline, event)),
-    }
-}
-
-/// What a compute event does: its products, its copies and sets, and a remainder to hold.
-fn kernels(timeline: &Timeline, event: &Event) -> Vec<Kernel> {
-    let mut found: Vec<Kernel> = Vec::new();
-    let mut hold_ns = 0;
-    let mut hold_sms = 0;
-    let products = product_kernels(timeline, event);
-    for &index in &event.activities {
-        let activity = &timeline.activities[index];
-        let kernel = match activity.kind {
-            ActivityKind::Set { bytes } => Kernel::Set { size: bytes.min(MOST_BYTES), times: 1 },
-            ActivityKind::Copy { direction: Some(direction), bytes } => {
-                Kernel::Copy { direction, size: bytes.min(MOST_BYTES), times: 1 }
-            }
-            ActivityKind::Copy { direction: None, bytes } => {
-                Kernel::Memory { bytes: bytes.saturating_mul(2).min(MOST_BYTES), times: 1 }
-            }
-            ActivityKind::Kernel { blocks } => match products.get(&index) {
-                Some(Product { m, n, k, batch, dtype }) => {
-                    Kernel::Gemm { m: *m, n: *n, k: *k, batch: *batch, dtype: *dtype, times: 1 }
-                }
-                None => {
-                    let most = timeline.device_sms.unwrap_or(u32::MAX);
-                    hold_ns += activity.duration_ns;
-                    hold_sms = hold_sms.max(u32::try_from(blocks).unwrap_or(most).min(most));
-                    continue;
-                }
-            },
-        };
-        match found.iter_mut().find(|other| once(other) == kernel) {
-            Some(other) => *times(other) += 1,
-            None => found.push(kernel),
-        }
-    }
-    if hold_ns > 0 {
-        let sms = (hold_sms > 0 && timeline.device_sms.is_some()).then_some(hold_sms);
-        found.push(Kernel::Hold { duration_ns: readable(hold_ns as f64), sms, times: 1 });
-    }
-    found
-}
-
-/// The kernel of each matrix product: of those that an operator launched, the longest.
-fn product_kernels(timeline: &Timeline, event: &Event) -> HashMap<usize, Product> {
-    let mut longest: HashMap<u64, usize> = HashMap::new();
-    for &index in &event.activities {
-        let activity = &timeline.activities[index];
-        let usable = |p: &Product| [p.m, p.n, p.k, p.batch].iter().all(|side| (1..=MOST_COUNT).contains(side));
-        let known = |id: &u64| timeline.products.get(id).is_some_and(usable);
-        let Some(id) = activity.external_id.filter(known) else { continue };
-        if !matches!(activity.kind, ActivityKind::Kernel { .. }) {
-            continue;
-        }
-        let best = longest.entry(id).or_insert(index);
-        if timeline.activities[*best].duration_ns < activity.duration_ns {
-            *best = index;
-        }
-    }
-    longest.into_iter().filter_map(|(id, index)| timeline.products.get(&id).map(|p| (index, *p))).collect()
-}
-
-fn once(kernel: &Kernel) -> Kernel {
-    let mut kernel = kernel.clone();
-    *times(&mut kernel) = 1;
-    kernel
-}
-
-fn times(kernel: &mut Kernel) -> &mut u64 {
-    match kernel {
-        Kernel::Gemm { times, .. }
-        | Kernel::Memory { times, .. }
-        | Kernel::Hold { times, .. }
-        | Kernel::Copy { times, .. }
-        | Kernel::Set { times, .. } => times,
+        Key::Compute { .. } => Work::Compute(rank.works.kernels(event)),
     }
 }
 

@@ -7,7 +7,7 @@
 //! 5. `depend`: what waited for what across lanes; where the host waited.
 //! 6. `fuse`: activities to events.
 //! 7. `axes` and `lanes`: names for communicators and streams.
-//! 8. `blocks`: which events are the same block, and what that does.
+//! 8. `blocks`: which events are the same block; `work`: what that does; `understood`: how much of it is known.
 //! 9. `ranks`, `fold`, `gaps` and `emit`: who shares a schedule, loops, their host time, and the items.
 //! 10. `motifs`: sequences that stand in several places.
 //! 11. `folding`: what all that averaging cost.
@@ -35,6 +35,8 @@ mod resolve;
 mod spans;
 mod steps;
 mod summary;
+mod understood;
+mod work;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -44,12 +46,14 @@ use maestro_pattern::{Assumption, Axis, AxisShape, Confidence, MOST_RANKS, Measu
 pub use folding::Folding;
 pub use host::{HostSummary, HostTime};
 pub use summary::{CollectiveSummary, Conservation, StepSummary};
+pub use understood::{ComputeSummary, HeldKernel};
 
 use crate::capture::Capture;
 use crate::{Error, Notes, Result};
 use blocks::Rank;
 use nesting::HostRanges;
 use resolve::{Operation, Resolved};
+use work::Works;
 
 /// What to import of a capture.
 #[derive(Clone, Debug, Default)]
@@ -77,6 +81,8 @@ pub struct Import {
     pub steps: Vec<StepSummary>,
     /// Every communication of every step of every rank.
     pub collectives: Vec<CollectiveSummary>,
+    /// How much of the compute of the chosen step is understood, one a rank that has the step.
+    pub compute: Vec<ComputeSummary>,
     /// Teams of each axis of the pattern.
     pub teams: Vec<(String, Vec<Vec<u32>>)>,
     /// Where the activities of the chosen step went.
@@ -128,6 +134,7 @@ pub fn synthesise(capture: &Capture, options: &Options, notes: &mut Notes) -> Re
 
     let captured: Vec<u32> = (0..timelines.len()).map(|t| capture.rank(t)).collect();
     let axes = axes::axes(&communicators, &resolved, &captured, world);
+    let works: Vec<Works<'_>> = timelines.iter().map(|timeline| Works::new(timeline, notes)).collect();
     let ranks: Vec<Rank<'_>> = timelines
         .iter()
         .enumerate()
@@ -139,6 +146,7 @@ pub fn synthesise(capture: &Capture, options: &Options, notes: &mut Notes) -> Re
             resolved: &resolved[t],
             timing: &matches.timing[t],
             host: options.host.factor(),
+            works: &works[t],
         })
         .collect();
     let (lanes, lane_of) = lanes::lanes(&ranks);
@@ -149,8 +157,12 @@ pub fn synthesise(capture: &Capture, options: &Options, notes: &mut Notes) -> Re
     let late_ns: Vec<i64> = (0..timelines.len()).map(|t| issued(t).map_or(0, |at| at - zero)).collect();
     let mut summaries = Vec::new();
     let mut collectives = Vec::new();
+    let mut compute = Vec::new();
     for (t, rank) in ranks.iter().enumerate() {
         for step in &steps[t].steps {
+            if step.name == chosen {
+                compute.push(understood::compute(rank, step));
+            }
             summaries.push(summary::step(rank, &launches[t], step));
             collectives.extend(summary::collectives(rank, step, &communicators, &axes));
         }
@@ -196,6 +208,7 @@ pub fn synthesise(capture: &Capture, options: &Options, notes: &mut Notes) -> Re
         let what = format!("{:.0} % of the captured host time kept, as asked for", 100.0 * options.host.factor());
         pattern.assumed.push(Assumption { what, confidence: Confidence::Medium });
     }
+    pattern.assumed.extend(understood::assumption(&compute));
     let teams = axes.axes.iter().zip(&axes.teams).map(|(axis, teams)| (axis.name.clone(), teams.clone())).collect();
     Ok(Import {
         measurements: measurements(&ranks, &blocks, &axes, &lanes, &lane_of, &matches.offset_ns),
@@ -204,6 +217,7 @@ pub fn synthesise(capture: &Capture, options: &Options, notes: &mut Notes) -> Re
         chosen_step: chosen,
         steps: summaries,
         collectives,
+        compute,
         teams,
         conservation,
         ranks: ranks.iter().map(|rank| rank.rank).collect(),
