@@ -71,6 +71,10 @@ pub struct Choice {
     #[cfg(feature = "import")]
     #[arg(long, value_name = "HOW", default_value = "captured", value_parser = host_time)]
     pub host: HostTime,
+    /// Keep blocks that differ in sizes only, as the experts of layers do, apart instead of averaging them
+    #[cfg(feature = "import")]
+    #[arg(long)]
+    pub exact: bool,
 }
 
 #[derive(Debug, Args)]

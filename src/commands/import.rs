@@ -59,7 +59,8 @@ pub fn run(args: &cli::Import) -> Result<(), Failure> {
 pub fn import(captures: &[PathBuf], choice: &Choice) -> anyhow::Result<Imported> {
     let mut notes = Notes::default();
     let capture = maestro_importers::read(captures, &mut notes)?;
-    let options = Options { name: choice.name.clone(), step: choice.step.clone(), host: choice.host };
+    let options =
+        Options { name: choice.name.clone(), step: choice.step.clone(), host: choice.host, exact: choice.exact };
     let import = synthesise(&capture, &options, &mut notes)?;
     let text = import.pattern.to_yaml();
     let check = match &import.plan {

@@ -8,8 +8,9 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use maestro_pattern::{Block, Collective, Direction, FACTORS, MOST_NS, Transfer, Work};
+use maestro_pattern::{Assumption, Block, Collective, Direction, FACTORS, MOST_NS, Transfer, Work};
 
+use super::alike::{self, Alike};
 use super::axes::Axes;
 use super::fuse::{Event, Events};
 use super::matching::Timing;
@@ -83,6 +84,8 @@ pub(crate) struct Blocks {
     pub blocks: Vec<Block>,
     /// Per rank, per event: its block.
     pub block_of: Vec<Vec<usize>>,
+    /// What was taken as the same in other sizes.
+    pub assumed: Option<Assumption>,
 }
 
 /// What is known of a block while its executions are gathered.
@@ -94,8 +97,14 @@ struct Draft {
     first: (usize, usize),
 }
 
-/// Finds the blocks of all ranks' events.
-pub(crate) fn blocks(ranks: &[Rank<'_>], communicators: &Communicators, axes: &Axes, world: u32) -> Blocks {
+/// Finds the blocks of all ranks' events. Those whose sizes depend on the data are one, unless `exact`.
+pub(crate) fn blocks(
+    ranks: &[Rank<'_>],
+    communicators: &Communicators,
+    axes: &Axes,
+    world: u32,
+    exact: bool,
+) -> Blocks {
     let mut drafts: Vec<Draft> = Vec::new();
     let mut known: HashMap<Key, usize> = HashMap::new();
     let mut block_of = Vec::new();
@@ -113,18 +122,73 @@ pub(crate) fn blocks(ranks: &[Rank<'_>], communicators: &Communicators, axes: &A
         }
         block_of.push(mine);
     }
+    let mut works: Vec<(Work, usize)> = Vec::new();
+    for draft in &drafts {
+        let (r, e) = draft.first;
+        let count = draft.executions.values().map(Vec::len).sum();
+        works.push((work(&draft.key, &ranks[r], &ranks[r].events.events[e]), count));
+    }
+    let mut assumed = None;
+    if !exact {
+        let phases: Vec<_> = drafts.iter().map(|draft| draft.key.phase()).collect();
+        let alike = alike::alike(&works, &phases, &block_of);
+        assumed = alike.assumed.clone();
+        (drafts, works) = joined(drafts, works, alike, &mut block_of);
+    }
     let names = names(&drafts);
     let blocks = drafts
         .iter()
+        .zip(works)
         .zip(names)
-        .map(|(draft, name)| {
-            let (r, e) = draft.first;
-            let mut block = Block::new(name, work(&draft.key, &ranks[r], &ranks[r].events.events[e]));
+        .map(|((draft, (work, _)), name)| {
+            let mut block = Block::new(name, work);
             measure(&mut block, draft, world);
             block
         })
         .collect();
-    Blocks { blocks, block_of }
+    Blocks { blocks, block_of, assumed }
+}
+
+/// Drafts that are one become one, with new numbers for all.
+fn joined(
+    drafts: Vec<Draft>,
+    works: Vec<(Work, usize)>,
+    mut alike: Alike,
+    block_of: &mut [Vec<usize>],
+) -> (Vec<Draft>, Vec<(Work, usize)>) {
+    let (mut kept, mut kept_works): (Vec<Draft>, Vec<_>) = Default::default();
+    let mut number = Vec::with_capacity(drafts.len());
+    for (block, (mut draft, (work, count))) in drafts.into_iter().zip(works).enumerate() {
+        let first = alike.first[block];
+        if first < block {
+            let place: usize = number[first];
+            number.push(place);
+            for (rank, executions) in draft.executions {
+                kept[place].executions.entry(rank).or_default().extend(executions);
+            }
+            continue;
+        }
+        number.push(kept.len());
+        let mean = alike.work.remove(&block);
+        if let (Some(Work::Collective(mean)), Key::Communication { what, .. }) = (&mean, &mut draft.key) {
+            // Names speak of sizes.
+            *what = What::Collective(mean.clone());
+        }
+        kept.push(draft);
+        kept_works.push((mean.unwrap_or(work), count));
+    }
+    block_of.iter_mut().flatten().for_each(|block| *block = number[*block]);
+    (kept, kept_works)
+}
+
+impl Key {
+    /// What must be equal of blocks that are the same in other sizes.
+    fn phase(&self) -> (Option<usize>, bool, Option<&Arc<str>>) {
+        match self {
+            Self::Communication { axis, main, .. } => (Some(*axis), *main, None),
+            Self::Compute { phase, main, .. } => (None, *main, Some(phase)),
+        }
+    }
 }
 
 fn key(rank: &Rank<'_>, event: &Event, communicators: &Communicators, axes: &Axes) -> Key {

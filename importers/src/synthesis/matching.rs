@@ -247,15 +247,20 @@ fn complete_splits(
     if !whole || rows.len() != meeting.len() || even || rows.iter().any(|row| row.len() != rows.len()) {
         return;
     }
-    let total = |splits: &mut dyn Iterator<Item = u64>| splits.fold(0u64, u64::saturating_add);
-    let columns = (0..rows.len()).map(|to| total(&mut rows.iter().map(|row| row[to])));
-    let most = rows.iter().map(|row| total(&mut row.iter().copied())).chain(columns).max().unwrap_or(0);
+    let most = largest_side(&rows);
     for (t, i) in meeting {
         if let Operation::Collective { collective, .. } = &mut resolved[*t][*i].operation {
             collective.splits = rows.clone();
             collective.size = Some(most.saturating_mul(collective.dtype.bytes()));
         }
     }
+}
+
+/// The most elements that any rank sends or receives in an all-to-all of these splits: S of nccl-tests.
+pub(crate) fn largest_side(splits: &[Vec<u64>]) -> u64 {
+    let total = |splits: &mut dyn Iterator<Item = u64>| splits.fold(0u64, u64::saturating_add);
+    let columns = (0..splits.len()).map(|to| total(&mut splits.iter().map(|row| row.get(to).copied().unwrap_or(0))));
+    splits.iter().map(|row| total(&mut row.iter().copied())).chain(columns).max().unwrap_or(0)
 }
 
 /// Offsets of the clocks relative to the first timeline, through whoever meets whom, and their error.

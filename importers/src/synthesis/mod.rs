@@ -7,7 +7,7 @@
 //! 5. `depend`: what waited for what across lanes; where the host waited.
 //! 6. `fuse`: activities to events.
 //! 7. `axes` and `lanes`: names for communicators and streams.
-//! 8. `blocks`: which events are the same block; `work`: what that does; `understood`: how much of it is known.
+//! 8. `blocks`: which events are the same block; `alike`: which are so in other sizes; `work`: what that does; `understood`: how much of it is known.
 //! 9. `ranks`, `fold`, `gaps` and `emit`: who shares a schedule, loops, their host time, and the items.
 //! 10. `motifs`: sequences that stand in several places.
 //! 11. `folding`: what all that averaging cost.
@@ -15,6 +15,7 @@
 //! The result holds the captured executions of its blocks as Measurements, so that a replay compares with the capture
 //! by the code that compares two replays. This is the only part of the crate that knows what a pattern is.
 
+mod alike;
 mod axes;
 mod blocks;
 mod classify;
@@ -64,6 +65,8 @@ pub struct Options {
     pub step: Option<String>,
     /// How much of the host's time is kept.
     pub host: HostTime,
+    /// Whether blocks that differ in sizes only, because those depend on the data, stay blocks of their own.
+    pub exact: bool,
 }
 
 /// What a capture became.
@@ -150,7 +153,7 @@ pub fn synthesise(capture: &Capture, options: &Options, notes: &mut Notes) -> Re
         })
         .collect();
     let (lanes, lane_of) = lanes::lanes(&ranks);
-    let blocks = blocks::blocks(&ranks, &communicators, &axes, world);
+    let blocks = blocks::blocks(&ranks, &communicators, &axes, world, options.exact);
 
     let issued = |t: usize| events[t].events.first().map(|event| event.issued_ns - matches.offset_ns[t]);
     let zero = (0..timelines.len()).filter_map(issued).min().unwrap_or(0);
@@ -208,6 +211,7 @@ pub fn synthesise(capture: &Capture, options: &Options, notes: &mut Notes) -> Re
         let what = format!("{:.0} % of the captured host time kept, as asked for", 100.0 * options.host.factor());
         pattern.assumed.push(Assumption { what, confidence: Confidence::Medium });
     }
+    pattern.assumed.extend(blocks.assumed.clone());
     pattern.assumed.extend(understood::assumption(&compute));
     let teams = axes.axes.iter().zip(&axes.teams).map(|(axis, teams)| (axis.name.clone(), teams.clone())).collect();
     Ok(Import {
@@ -374,7 +378,13 @@ fn measurements(
                 end_ns: time(event.end_ns),
                 wait_ns: timing.map(|timing| timing.wait_ns as u64),
                 transfer_ns: timing.map(|timing| timing.transfer_ns as u64),
-                size_bytes: blocks.blocks[block].work.size(),
+                // Its own size, where the block's is a mean.
+                size_bytes: communication
+                    .and_then(|(resolved, _)| match &resolved.operation {
+                        Operation::Collective { collective, .. } => collective.size,
+                        Operation::Group(_) | Operation::P2p(_) => None,
+                    })
+                    .or(blocks.blocks[block].work.size()),
             });
         }
     }
