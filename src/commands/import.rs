@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use anyhow::{Context, bail};
-use maestro_importers::synthesis::{HostTime, Import, Options, synthesise};
+use maestro_importers::synthesis::{Contention, Executions, HostTime, Import, Options, synthesise};
 use maestro_importers::{Notes, capture::Capture};
 use maestro_pattern::Plan;
 use maestro_replay::dry::Dry;
@@ -304,7 +304,13 @@ impl Imported {
             "collectives": import.collectives.iter().map(|row| json!({
                 "rank": row.rank, "step": &*row.step, "op": row.op, "dtype": row.dtype, "size": row.size,
                 "ranks": row.ranks, "axis": row.axis, "count": row.count, "duration_us": us(row.duration_ns),
-                "wait_us": row.wait_ns.map(us), "transfer_us": row.transfer_ns.map(us), "inferred": row.inferred,
+                "wait_us": row.wait_ns.map(us), "transfer_us": row.transfer_ns.map(us),
+                "exposed_us": row.exposed_ns / 1e3, "inferred": row.inferred,
+            })).collect::<Vec<_>>(),
+            "contention": import.contention.iter().map(contention).collect::<Vec<_>>(),
+            "overlap_gain": import.gains.iter().map(|(rank, gain)| json!({
+                "rank": rank, "stretches": gain.stretches, "together_us": gain.together_ns / 1e3,
+                "back_to_back_us": gain.back_to_back_ns / 1e3, "efficiency_pct": gain.efficiency_pct(),
             })).collect::<Vec<_>>(),
             "axes": import.teams.iter().map(|(name, teams)| json!({"name": name, "teams": teams})).collect::<Vec<_>>(),
             "conservation": import.conservation.iter().map(|row| json!({
@@ -332,4 +338,14 @@ impl Imported {
             "pattern": {"blocks": shape.0, "lines": shape.1, "instructions": shape.2},
         })
     }
+}
+
+/// What ran alone as well as overlapped, for a program.
+fn contention(row: &Contention) -> Value {
+    let state = |executions: &Executions| json!({"count": executions.count, "mean_us": executions.mean_ns().map(|ns| ns / 1e3)});
+    json!({
+        "rank": row.rank, "what": &*row.what, "kind": if row.communicates { "communication" } else { "compute" },
+        "alone": state(&row.alone), "together": state(&row.together), "partly": state(&row.partly),
+        "slowdown": row.slowdown(),
+    })
 }

@@ -19,6 +19,7 @@ mod alike;
 mod axes;
 mod blocks;
 mod classify;
+mod contention;
 mod depend;
 mod emit;
 mod fold;
@@ -44,6 +45,7 @@ use std::sync::Arc;
 
 use maestro_pattern::{Assumption, Axis, AxisShape, Confidence, MOST_RANKS, Measurement, Pattern, Plan, Source, State};
 
+pub use contention::{Contention, Executions, Gain};
 pub use folding::Folding;
 pub use host::{HostSummary, HostTime};
 pub use summary::{CollectiveSummary, Conservation, StepSummary};
@@ -88,6 +90,10 @@ pub struct Import {
     pub compute: Vec<ComputeSummary>,
     /// Teams of each axis of the pattern.
     pub teams: Vec<(String, Vec<Vec<u32>>)>,
+    /// What the chosen step ran alone as well as overlapped.
+    pub contention: Vec<Contention>,
+    /// What overlap gained in the chosen step, by rank.
+    pub gains: Vec<(u32, Gain)>,
     /// Where the activities of the chosen step went.
     pub conservation: Vec<Conservation>,
     /// Ranks in the capture.
@@ -161,10 +167,14 @@ pub fn synthesise(capture: &Capture, options: &Options, notes: &mut Notes) -> Re
     let mut summaries = Vec::new();
     let mut collectives = Vec::new();
     let mut compute = Vec::new();
+    let (mut contention, mut gains) = (Vec::new(), Vec::new());
     for (t, rank) in ranks.iter().enumerate() {
         for step in &steps[t].steps {
             if step.name == chosen {
                 compute.push(understood::compute(rank, step));
+                let (rows, gain) = contention::contention(rank, step);
+                contention.extend(rows);
+                gains.push((rank.rank, gain));
             }
             summaries.push(summary::step(rank, &launches[t], step));
             collectives.extend(summary::collectives(rank, step, &communicators, &axes));
@@ -225,6 +235,8 @@ pub fn synthesise(capture: &Capture, options: &Options, notes: &mut Notes) -> Re
         teams,
         conservation,
         ranks: ranks.iter().map(|rank| rank.rank).collect(),
+        contention,
+        gains,
         folding,
         host: options.host,
         clock_error_ns: matches.clock_error_ns,

@@ -8,7 +8,7 @@ use maestro_pattern::Direction;
 use super::axes::Axes;
 use super::blocks::Rank;
 use super::host::{self, HostSummary};
-use super::intervals::Union;
+use super::intervals::{Union, exposed_shares};
 use super::resolve::{Communicators, Operation};
 use super::steps::{Step, Steps};
 use crate::capture::{ActivityKind, Timeline};
@@ -70,6 +70,9 @@ pub struct CollectiveSummary {
     pub wait_ns: Option<i64>,
     /// Sum of the transfers, where the whole team was captured.
     pub transfer_ns: Option<i64>,
+    /// The part of it that no compute covers, in nanoseconds, shared equally among what communicates at once: over all
+    /// rows of a step this adds up to the step's exposed time.
+    pub exposed_ns: f64,
     /// Whether anything about it was inferred rather than read.
     pub inferred: bool,
 }
@@ -123,7 +126,13 @@ pub(crate) fn collectives(
     axes: &Axes,
 ) -> Vec<CollectiveSummary> {
     let mut all: BTreeMap<_, CollectiveSummary> = BTreeMap::new();
-    for index in &step.activities {
+    let span = |index: &usize| (rank.timeline.activities[*index].start_ns, rank.timeline.activities[*index].end_ns());
+    let kernel = |index: &usize| matches!(rank.timeline.activities[*index].kind, ActivityKind::Kernel { .. });
+    let (communicating, others): (Vec<usize>, Vec<usize>) =
+        step.activities.iter().filter(|index| kernel(index)).partition(|index| rank.resolved_of.contains_key(index));
+    let spans: Vec<(i64, i64)> = communicating.iter().map(span).collect();
+    let exposed = exposed_shares(&spans, &Union::new(others.iter().map(span)));
+    for (index, exposed_ns) in communicating.iter().zip(exposed) {
         let Some(&i) = rank.resolved_of.get(index) else { continue };
         let (kernel, timing) = (&rank.resolved[i], rank.timing[i]);
         let (mut op, dtype, size) = described(&kernel.operation);
@@ -142,9 +151,11 @@ pub(crate) fn collectives(
             duration_ns: 0,
             wait_ns: Some(0),
             transfer_ns: Some(0),
+            exposed_ns: 0.0,
             inferred: false,
         });
         row.count += 1;
+        row.exposed_ns += exposed_ns;
         row.duration_ns += rank.timeline.activities[*index].duration_ns;
         row.wait_ns = row.wait_ns.zip(timing).map(|(sum, timing)| sum + timing.wait_ns);
         row.transfer_ns = row.transfer_ns.zip(timing).map(|(sum, timing)| sum + timing.transfer_ns);
@@ -153,7 +164,7 @@ pub(crate) fn collectives(
     all.into_values().collect()
 }
 
-fn described(operation: &Operation) -> (String, Option<&'static str>, Option<u64>) {
+pub(crate) fn described(operation: &Operation) -> (String, Option<&'static str>, Option<u64>) {
     match operation {
         Operation::Collective { collective, .. } => {
             let dtype = collective.size.is_some().then(|| collective.dtype.name());
