@@ -6,6 +6,7 @@
 //! Times are integer nanoseconds. Their zero is the recording's own (often the Unix epoch); only differences, and
 //! comparisons between ranks of one capture, mean something.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -60,6 +61,8 @@ pub struct Timeline {
     pub works: Vec<OperatorWork>,
     /// Which activities were launched by operators of known work, ascending by activity.
     pub launched: Vec<Launched>,
+    /// Graphs, by the correlation of their launch, which all they do carries: the number that the profiler gives them.
+    pub graphs: HashMap<u64, u64>,
     /// Process groups as the header lists them.
     pub groups: Vec<ProcessGroup>,
     /// Recorded waits of a stream for an event of another; empty unless the profiler was told to record them.

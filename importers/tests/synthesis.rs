@@ -6,8 +6,8 @@ use maestro_importers::Notes;
 use maestro_importers::capture::{
     Activity, ActivityKind, Annotation, CallKind, Capture, CommFacts, CommOp, HostCall, StepMark, Timeline,
 };
-use maestro_importers::synthesis::{Import, Options, synthesise};
-use maestro_pattern::{AxisShape, CollectiveKind, Dtype, Instruction, Plan, Step};
+use maestro_importers::synthesis::{HostTime, Import, Options, synthesise};
+use maestro_pattern::{AxisShape, CollectiveKind, Dtype, Instruction, Plan, Selector, Step};
 
 const COMPUTE: i64 = 7;
 const COMM: i64 = 20;
@@ -43,6 +43,20 @@ impl Maker {
 
     fn call(&mut self, at_ns: i64, duration_ns: i64, facts: CommFacts) {
         self.kernel("ncclDevKernel_x", COMM, at_ns, duration_ns, Some(facts));
+    }
+
+    /// A graph launched at `at_ns`, of kernels as (stream, start, duration, communication).
+    fn graph(&mut self, id: u64, at_ns: i64, kernels: Vec<(i64, i64, i64, Option<CommFacts>)>) {
+        let launch = self.0.calls.len() as u64 + 1;
+        for (stream, start_ns, duration_ns, comm) in kernels {
+            let name = if comm.is_some() { "ncclDevKernel_x" } else { "gemm" };
+            self.kernel(name, stream, at_ns, duration_ns, comm);
+            self.0.calls.truncate(launch as usize);
+            if let Some(activity) = self.0.activities.last_mut() {
+                (activity.start_ns, activity.correlation) = (start_ns, Some(launch));
+            }
+        }
+        self.0.graphs.insert(launch, id);
     }
 
     fn mark(&mut self, name: &str, start_ns: i64, end_ns: i64) {
@@ -230,4 +244,116 @@ fn numbered_names_do_not_collide_with_annotations() {
     let (import, _) = import(vec![maker]);
     let names: Vec<&str> = import.pattern.blocks.iter().map(|block| block.name.as_str()).collect();
     assert_eq!(names, ["forward_2", "forward_3", "forward_1"]);
+}
+
+/// The schedule as (block or motif, what it waits for), host time apart.
+fn runs(items: &[maestro_pattern::Item]) -> Vec<(String, Vec<String>)> {
+    let mut all = Vec::new();
+    for item in items {
+        match &item.step {
+            Step::Run { block, after, .. } => {
+                all.push((block.clone(), after.iter().map(|reference| reference.label.clone()).collect()));
+            }
+            Step::Repeat { body: maestro_pattern::Body::Motif(name), .. } => all.push((name.clone(), Vec::new())),
+            Step::Repeat { body: maestro_pattern::Body::Inline(items), .. } => all.extend(runs(items)),
+            Step::Host(_) | Step::Wait(_) => {}
+        }
+    }
+    all
+}
+
+#[test]
+fn the_launch_of_a_graph_is_a_motif_whose_parts_wait_as_the_times_say() {
+    let mut maker = Maker::rank(0, 1);
+    for n in 0..2 {
+        let at = n * 1_000_000;
+        // The all-reduce begins when the first product ends, the last product when the all-reduce does.
+        maker.graph(
+            5,
+            at,
+            vec![
+                (COMPUTE, at + 5_000, 100_000, None),
+                (COMM, at + 106_000, 200_000, Some(all_reduce(&[0]))),
+                (COMPUTE, at + 307_000, 100_000, None),
+            ],
+        );
+    }
+    let (import, _) = import(vec![maker]);
+    assert_eq!(import.pattern.motifs.iter().map(|motif| motif.name.as_str()).collect::<Vec<_>>(), ["graph_5"]);
+    let names = |all: &[&str]| all.iter().map(|name| (*name).to_owned()).collect::<Vec<String>>();
+    let [first, second, third] = &runs(&import.pattern.motifs[0].items)[..] else { panic!("three parts") };
+    assert_eq!((&first.1, &second.1, &third.1), (&names(&[]), &names(&["forward"]), &names(&["all_reduce"])));
+    assert_eq!(
+        runs(&import.pattern.schedule),
+        [("graph_5".to_owned(), Vec::new()), ("graph_5".to_owned(), Vec::new())]
+    );
+}
+
+#[test]
+fn without_recorded_calls_communication_waits_for_the_stream_it_was_called_from() {
+    let mut maker = Maker::rank(0, 1);
+    maker.gemm(0, 400_000);
+    maker.call(20_000, 100_000, all_reduce(&[0]));
+    if let Some(comm) = maker.0.activities.last_mut() {
+        comm.start_ns = 402_000;
+    }
+    // Launched early, held back until the all-reduce had ended.
+    maker.gemm(40_000, 50_000);
+    if let Some(last) = maker.0.activities.last_mut() {
+        last.start_ns = 503_000;
+    }
+    let (import, _) = import(vec![maker]);
+    let waits: Vec<Vec<String>> = runs(&import.pattern.schedule).into_iter().map(|(_, after)| after).collect();
+    assert_eq!(waits, [vec![], vec!["forward".to_owned()], vec!["all_reduce".to_owned()]]);
+}
+
+#[test]
+fn a_pause_of_one_rank_stands_where_it_was() {
+    let make = |rank: u32, pause_ns: i64| {
+        let mut maker = Maker::rank(rank, 2);
+        for n in 0..6 {
+            let at = n * 100_000 + if n > 3 { pause_ns } else { 0 };
+            let end = n * 100_000 + if n > 3 { 5_000_000 } else { 0 } + 20_000;
+            maker.call(at, end - at, all_reduce(&[0, 1]));
+        }
+        maker
+    };
+    let (import, _) = import(vec![make(0, 0), make(1, 5_000_000)]);
+    let pauses: Vec<_> = import
+        .pattern
+        .schedule
+        .iter()
+        .filter_map(|item| match item.step {
+            Step::Host(ns) if !item.when.0.is_empty() => Some((item.when.0[0].1.clone(), ns)),
+            _ => None,
+        })
+        .collect();
+    let [(Selector::These(ranks), ns)] = &pauses[..] else { panic!("{pauses:?}") };
+    assert_eq!(ranks, &[1]);
+    assert!((4_900_000..=5_100_000).contains(ns), "{ns}");
+    assert!(
+        import.pattern.host_skew.iter().all(|factor| (factor - 1.0).abs() < 0.02),
+        "{:?}",
+        import.pattern.host_skew
+    );
+}
+
+#[test]
+fn less_of_the_hosts_time_is_kept_if_asked_for() {
+    let step = |host: HostTime| {
+        let mut maker = Maker::rank(0, 1);
+        for n in 0..4 {
+            maker.gemm(n * 1_000_000, 200_000);
+            maker.call(n * 1_000_000 + 500_000, 100_000, all_reduce(&[0]));
+        }
+        let capture = Capture { format: "test", files: Vec::new(), timelines: vec![maker.0] };
+        let options = Options { host, ..Options::default() };
+        let import = synthesise(&capture, &options, &mut Notes::default()).unwrap();
+        let host_ns = |i: &Instruction| if let Instruction::Host(ns) = i { *ns } else { 0 };
+        import.plan.unwrap().program(0).instructions.iter().map(host_ns).sum::<u64>()
+    };
+    let captured = step(HostTime::Captured);
+    assert_eq!(captured, 3_500_000);
+    assert_eq!(step(HostTime::Scaled(0.4)), 1_400_000);
+    assert_eq!(step(HostTime::Scaled(0.0)), 0);
 }

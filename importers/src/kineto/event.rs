@@ -94,6 +94,8 @@ pub(super) struct Args<'a> {
     pub(super) device: Raw<'a>,
     #[serde(borrow)]
     pub(super) grid: Raw<'a>,
+    #[serde(borrow, rename = "graph id")]
+    pub(super) graph: Raw<'a>,
     #[serde(borrow)]
     pub(super) bytes: Raw<'a>,
     #[serde(borrow)]

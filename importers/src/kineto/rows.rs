@@ -2,7 +2,7 @@
 //!
 //! Times stay relative to the header's base, because the header may come last; [`Rows::finish`], next door, adds it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use maestro_pattern::CopyDirection;
 
@@ -35,6 +35,7 @@ pub(super) struct Rows {
 #[derive(Default)]
 pub(super) struct DeviceRows {
     pub(super) activities: Vec<Activity>,
+    pub(super) graphs: HashMap<u64, u64>,
     pub(super) waits: Vec<StreamWait>,
 }
 
@@ -82,6 +83,9 @@ impl Rows {
             _ => ActivityKind::Kernel { blocks: blocks(&args) },
         };
         let correlation = integer(args.correlation);
+        if let (Some(launch), Some(graph @ 1..)) = (correlation, integer::<u64>(args.graph)) {
+            self.device(event, &args).graphs.insert(launch, graph);
+        }
         let comm = comm::facts(&args, &mut self.names, notes).map(Box::new);
         let activity = Activity {
             kind,

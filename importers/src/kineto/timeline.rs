@@ -89,6 +89,7 @@ impl Rows {
             device,
             activities: rows.activities,
             stream_waits: rows.waits,
+            graphs: rows.graphs,
             calls: calls.copied().collect(),
             records: records.cloned().collect(),
             annotations: self.annotations.clone(),

@@ -2,11 +2,13 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use maestro_pattern::{Block, Body, Item, Lane, Reference, Step, When};
+use maestro_pattern::{Block, Body, Item, Lane, Motif, Reference, Step, When};
 
 use super::axes::Axes;
 use super::blocks::{Blocks, Rank, readable};
-use super::fold::{Back, Leaf};
+use super::fold::{Back, Leaf, Part};
+use super::fresh;
+use super::fuse::Graph;
 use super::gaps::Beat;
 
 /// One rank's step as leaves, each with the host time before it in nanoseconds.
@@ -45,7 +47,11 @@ pub(crate) fn leaves(parts: &Parts<'_>, r: usize) -> Leaves {
         let axis = rank.communication(event).map(|(resolved, _)| parts.axes.axis_of[resolved.communicator]);
         let after = event.after.iter().map(|cause| back(&places, block_of[*cause], *cause, e)).collect();
         let lane = parts.lane_of[r].get(&event.stream).copied().unwrap_or_default();
-        let leaf = Leaf::Run { block: block_of[e], axis, lane, after };
+        let first = |graph: &Graph| {
+            let before = e.checked_sub(1).and_then(|before| events[before].graph);
+            Part { id: graph.id, first: before.is_none_or(|before| before.launch != graph.launch) }
+        };
+        let leaf = Leaf::Run { block: block_of[e], axis, lane, after, graph: event.graph.as_ref().map(first) };
         leaves.push((leaf, host(now, event.issued_ns)));
         now = now.max(event.issued_ns);
     }
@@ -87,27 +93,36 @@ pub(crate) struct Writer<'a> {
     frames: Vec<(Vec<HashSet<usize>>, usize)>,
     /// Host time too short for an item of its own, in nanoseconds.
     rest_ns: f64,
+    /// The graphs met so far.
+    pub(crate) motifs: Vec<Motif>,
 }
 
 impl<'a> Writer<'a> {
-    pub(crate) fn new(blocks: &'a [Block], parts: &'a Parts<'a>, alone: &'a dyn Fn(usize) -> When) -> Self {
-        Self { blocks, parts, alone, frames: Vec::new(), rest_ns: 0.0 }
+    /// `motifs` are the graphs met so far.
+    pub(crate) fn new(
+        blocks: &'a [Block],
+        parts: &'a Parts<'a>,
+        alone: &'a dyn Fn(usize) -> When,
+        motifs: Vec<Motif>,
+    ) -> Self {
+        Self { blocks, parts, alone, frames: Vec::new(), rest_ns: 0.0, motifs }
     }
 
     pub(crate) fn items(&mut self, beats: &[Beat]) -> Vec<Item> {
-        self.frames.push((beats.iter().map(issued).collect(), 0));
+        let parts = parts(beats);
+        self.frames.push((parts.iter().map(|part| part.iter().flat_map(issued).collect()).collect(), 0));
         let mut items = Vec::new();
-        for (n, beat) in beats.iter().enumerate() {
+        for (n, part) in parts.into_iter().enumerate() {
             if let Some(frame) = self.frames.last_mut() {
                 frame.1 = n;
             }
-            match beat {
-                Beat::Host(ns) => self.rest_ns += ns,
-                Beat::Leaf(leaf) => {
+            match part {
+                [Beat::Host(ns)] => self.rest_ns += ns,
+                [Beat::Leaf(leaf)] => {
                     self.host(&mut items);
                     items.push(self.item(leaf));
                 }
-                Beat::Loop { times, body } => {
+                [Beat::Loop { times, body }] => {
                     // Host time before a loop is not that of its first launch, which has its own every time.
                     self.host(&mut items);
                     let before = std::mem::take(&mut self.rest_ns);
@@ -117,10 +132,29 @@ impl<'a> Writer<'a> {
                     self.rest_ns = before + std::mem::take(&mut self.rest_ns) * *times as f64;
                     items.push(Item::new(Step::Repeat { times: *times as u64, body: Body::Inline(inner) }));
                 }
+                graph => {
+                    self.host(&mut items);
+                    let motif = self.graph(graph);
+                    items.push(Item::new(Step::Repeat { times: 1, body: Body::Motif(motif) }));
+                }
             }
         }
         self.frames.pop();
         items
+    }
+
+    /// The motif of a graph's parts, which a replay may launch at once.
+    fn graph(&mut self, parts: &[Beat]) -> String {
+        let inner: Vec<Beat> = parts.iter().cloned().map(plain).collect();
+        let items = self.items(&inner);
+        if let Some(known) = self.motifs.iter().find(|motif| motif.items == items) {
+            return known.name.clone();
+        }
+        let id = parts.first().and_then(starts).and_then(|part| part.id);
+        let stem = id.map_or_else(|| "graph".to_owned(), |id| format!("graph_{id}"));
+        let name = fresh(&stem, "_", |name| self.motifs.iter().any(|motif| motif.name == name));
+        self.motifs.push(Motif { name: name.clone(), items, place: Default::default() });
+        name
     }
 
     /// Spends the host time that has come together, if it is enough for an item.
@@ -135,7 +169,7 @@ impl<'a> Writer<'a> {
         let mut item = Item::new(match leaf {
             Leaf::Delay { ns, .. } => Step::Host(*ns),
             Leaf::Wait(back) => Step::Wait(vec![self.reference(*back)]),
-            Leaf::Run { block, axis, lane, after } => Step::Run {
+            Leaf::Run { block, axis, lane, after, graph: _ } => Step::Run {
                 block: self.blocks[*block].name.clone(),
                 on: axis.map(|axis| self.parts.axes.axes[axis].name.clone()),
                 lane: (self.parts.lanes.len() > 1).then(|| self.parts.lanes[*lane].name.clone()),
@@ -155,6 +189,48 @@ impl<'a> Writer<'a> {
             if holds(&inside[..*place]) { Some(false) } else { holds(&inside[*place..]).then_some(true) }
         });
         Reference { label: self.blocks[block].name.clone(), back: back + u32::from(ahead == Some(true)) }
+    }
+}
+
+/// The beats one by one, but the parts of a graph's launch together.
+fn parts(beats: &[Beat]) -> Vec<&[Beat]> {
+    let mut parts = Vec::new();
+    let mut from = 0;
+    while from < beats.len() {
+        let mut to = from + 1;
+        if starts(&beats[from]).is_some_and(|part| part.first) {
+            while beats.get(to).is_some_and(goes_on) {
+                to += 1;
+            }
+        }
+        parts.push(&beats[from..to]);
+        from = to;
+    }
+    parts
+}
+
+/// The part of a graph that a leaf is.
+fn starts(beat: &Beat) -> Option<Part> {
+    if let Beat::Leaf(Leaf::Run { graph, .. }) = beat { *graph } else { None }
+}
+
+/// Whether all of a beat is inside a launch that began before it.
+fn goes_on(beat: &Beat) -> bool {
+    match beat {
+        Beat::Loop { body, .. } => body.iter().all(goes_on),
+        Beat::Leaf(_) => starts(beat).is_some_and(|part| !part.first),
+        Beat::Host(_) => false,
+    }
+}
+
+/// The same, in no graph.
+fn plain(beat: Beat) -> Beat {
+    match beat {
+        Beat::Leaf(Leaf::Run { block, axis, lane, after, .. }) => {
+            Beat::Leaf(Leaf::Run { block, axis, lane, after, graph: None })
+        }
+        Beat::Loop { times, body } => Beat::Loop { times, body: body.into_iter().map(plain).collect() },
+        Beat::Leaf(_) | Beat::Host(_) => beat,
     }
 }
 

@@ -23,11 +23,27 @@ pub(crate) type Back = (usize, u32);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Leaf {
     /// Issues a block.
-    Run { block: usize, axis: Option<usize>, lane: usize, after: BTreeSet<Back> },
+    Run {
+        block: usize,
+        axis: Option<usize>,
+        lane: usize,
+        after: BTreeSet<Back>,
+        /// The graph that it is part of.
+        graph: Option<Part>,
+    },
     /// Waits for the execution of a block.
     Wait(Back),
     /// Host time in nanoseconds that one rank, given by its index, spends here and the others do not.
     Delay { rank: usize, ns: u64 },
+}
+
+/// A part of a graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Part {
+    /// The profiler's number of the graph.
+    pub id: Option<u64>,
+    /// Whether it is the first of its launch.
+    pub first: bool,
 }
 
 impl Leaf {
@@ -35,9 +51,9 @@ impl Leaf {
     pub fn does_as(&self, other: &Self) -> bool {
         match (self, other) {
             (
-                Self::Run { block, axis, lane, .. },
-                Self::Run { block: other_block, axis: other_axis, lane: other_lane, .. },
-            ) => (block, axis, lane) == (other_block, other_axis, other_lane),
+                Self::Run { block, axis, lane, graph, after: _ },
+                Self::Run { block: other_block, axis: other_axis, lane: other_lane, graph: other_graph, after: _ },
+            ) => (block, axis, lane, graph) == (other_block, other_axis, other_lane, other_graph),
             (Self::Wait(_), _) | (Self::Delay { .. }, _) | (Self::Run { .. }, _) => self == other,
         }
     }
@@ -299,7 +315,7 @@ impl Mark {
 /// What a tree does, whatever it waits for.
 #[derive(PartialEq, Eq, Hash)]
 enum Class {
-    Run(usize, Option<usize>, usize),
+    Run(usize, Option<usize>, usize, Option<Part>),
     Wait(Back),
     Delay(usize, u64),
     Loop(usize, Vec<u32>),
@@ -335,7 +351,9 @@ fn marks(trees: &[Tree], issued: &Issued) -> Vec<Mark> {
 
 fn class(tree: &Tree, numbers: &mut HashMap<Class, u32>) -> u32 {
     let class = match tree {
-        Tree::Leaf(Timed { leaf: Leaf::Run { block, axis, lane, .. }, .. }) => Class::Run(*block, *axis, *lane),
+        Tree::Leaf(Timed { leaf: Leaf::Run { block, axis, lane, graph, .. }, .. }) => {
+            Class::Run(*block, *axis, *lane, *graph)
+        }
         Tree::Leaf(Timed { leaf: Leaf::Wait(back), .. }) => Class::Wait(*back),
         Tree::Leaf(Timed { leaf: Leaf::Delay { rank, ns }, .. }) => Class::Delay(*rank, *ns),
         Tree::Loop { times, body } => Class::Loop(*times, body.iter().map(|tree| class(tree, numbers)).collect()),

@@ -21,6 +21,8 @@ pub(crate) struct Event {
     pub phase: Arc<str>,
     /// Whether the thread that marks the steps launched it, and not autograd's, say.
     pub main: bool,
+    /// The graph that it is part of.
+    pub graph: Option<Graph>,
     /// When the host had issued its first activity.
     pub issued_ns: i64,
     /// Start of the first activity.
@@ -31,6 +33,15 @@ pub(crate) struct Event {
     pub idle_ns: i64,
     /// Events that must have ended first, beside the lane's own; reduced to those that others do not imply.
     pub after: Vec<usize>,
+}
+
+/// A launch of a graph, of which an event is a part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Graph {
+    /// Correlation of the launch.
+    pub launch: u64,
+    /// The profiler's number of the graph.
+    pub id: Option<u64>,
 }
 
 /// A step of one timeline as events.
@@ -57,7 +68,9 @@ pub(crate) fn fuse(
     let mut event_of: HashMap<usize, usize> = HashMap::new();
     let mut waits = dependencies.host_waits.iter().peekable();
     let mut host_waits = Vec::new();
+    let graphs = graphs(timeline, issues);
     for issue in issues {
+        let graph = timeline.activities[issue.activity].correlation.and_then(|launch| graphs.get(&launch)).copied();
         while let Some(wait) = waits.next_if(|wait| wait.start_ns <= issue.asked_ns) {
             // Nothing issued later may join an event that the host has waited behind.
             open.clear();
@@ -67,7 +80,8 @@ pub(crate) fn fuse(
         }
         let phase = phase(ranges, issue, main);
         let joins = open.get(&issue.stream).copied().filter(|event| {
-            issue.communicates.is_none() && !effects.contains(&issue.activity) && events[*event].phase == phase
+            let same = events[*event].phase == phase && events[*event].graph == graph;
+            issue.communicates.is_none() && !effects.contains(&issue.activity) && same
         });
         let event = match joins {
             Some(event) => {
@@ -75,7 +89,9 @@ pub(crate) fn fuse(
                 event
             }
             None => {
-                events.push(begin(timeline, issue, phase, main.is_none_or(|main| main == issue.thread)));
+                let mut event = begin(timeline, issue, phase, main.is_none_or(|main| main == issue.thread));
+                event.graph = graph;
+                events.push(event);
                 events.len() - 1
             }
         };
@@ -97,6 +113,17 @@ pub(crate) fn fuse(
     Events { events, host_waits }
 }
 
+/// Graphs by their launches: several activities of one launch are one, whether or not the profiler numbers it.
+fn graphs(timeline: &Timeline, issues: &[Issue]) -> HashMap<u64, Graph> {
+    let mut counts: HashMap<u64, usize> = HashMap::new();
+    for launch in issues.iter().filter_map(|issue| timeline.activities[issue.activity].correlation) {
+        *counts.entry(launch).or_default() += 1;
+    }
+    let graph = |launch| Graph { launch, id: timeline.graphs.get(&launch).copied() };
+    let several = |(launch, count): (u64, usize)| (count > 1 && launch > 0).then_some((launch, graph(launch)));
+    counts.into_iter().filter_map(several).collect()
+}
+
 fn begin(timeline: &Timeline, issue: &Issue, phase: Arc<str>, main: bool) -> Event {
     let activity = &timeline.activities[issue.activity];
     Event {
@@ -104,6 +131,7 @@ fn begin(timeline: &Timeline, issue: &Issue, phase: Arc<str>, main: bool) -> Eve
         activities: vec![issue.activity],
         phase,
         main,
+        graph: None,
         issued_ns: issue.issued_ns,
         start_ns: activity.start_ns,
         end_ns: activity.end_ns(),
@@ -198,6 +226,7 @@ mod tests {
             activities: vec![0],
             phase: "forward".into(),
             main: true,
+            graph: None,
             issued_ns: 0,
             start_ns: 0,
             end_ns: 0,

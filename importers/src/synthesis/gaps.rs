@@ -169,7 +169,7 @@ mod tests {
             });
             text.collect::<Vec<String>>().join(" ")
         }
-        let leaf = |block| Leaf::Run { block, axis: None, lane: 0, after: Default::default() };
+        let leaf = |block| Leaf::Run { block, axis: None, lane: 0, after: Default::default(), graph: None };
         show(&beats(fold(runs.iter().map(|(block, host_ns)| (leaf(*block), *host_ns)).collect()), 210e3))
     }
 

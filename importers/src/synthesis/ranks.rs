@@ -90,7 +90,9 @@ pub(crate) fn schedule(pattern: &mut Pattern, parts: &Parts<'_>, notes: &mut Not
         let when = |r: usize| if only { When::default() } else { condition(r) };
         let span_ns = span_ns(parts, &class);
         let beats = beats(fold(class.leaves), span_ns / 100.0);
-        let items = Writer::new(&pattern.blocks, parts, &when).items(&beats);
+        let mut writer = Writer::new(&pattern.blocks, parts, &when, std::mem::take(&mut pattern.motifs));
+        let items = writer.items(&beats);
+        pattern.motifs = writer.motifs;
         if single {
             pattern.schedule = items;
             return;

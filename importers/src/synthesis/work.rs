@@ -261,6 +261,7 @@ mod tests {
             activities: activities.to_vec(),
             phase: "forward".into(),
             main: true,
+            graph: None,
             issued_ns: 0,
             start_ns: 0,
             end_ns: 0,

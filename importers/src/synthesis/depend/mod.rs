@@ -85,6 +85,13 @@ pub(crate) fn issues(
         .collect();
     // By device start among equals: a graph's kernels share one launch.
     issues.sort_by_key(|issue| (issue.asked_ns, timeline.activities[issue.activity].start_ns, issue.activity));
+    // All that a launch launches is on its way at once.
+    for next in 1..issues.len() {
+        let launch = |index: usize| timeline.activities[issues[index].activity].correlation;
+        if launch(next).is_some_and(|correlation| correlation > 0 && launch(next - 1) == Some(correlation)) {
+            issues[next].issued_ns = issues[next - 1].issued_ns;
+        }
+    }
     issues
 }
 

@@ -2,7 +2,7 @@ use super::*;
 
 /// A run on a lane of the block's own, so that no order of lanes makes waiting needless.
 fn run(block: usize, after: &[Back]) -> (Leaf, f64) {
-    (Leaf::Run { block, axis: None, lane: block, after: after.iter().copied().collect() }, 10.0)
+    (Leaf::Run { block, axis: None, lane: block, after: after.iter().copied().collect(), graph: None }, 10.0)
 }
 
 /// `a b*3 (c d)*2`, leaves as block numbers.
