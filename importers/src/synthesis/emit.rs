@@ -38,7 +38,7 @@ pub(crate) fn leaves(parts: &Parts<'_>, r: usize) -> Leaves {
     let mut waits = rank.events.host_waits.iter().peekable();
     let mut leaves = Vec::new();
     let host = |from: i64, to: i64| parts.host * (to - from).max(0) as f64;
-    let mut now = events.first().map_or(0, |event| event.issued_ns);
+    let mut now = rank.events.begin_ns().unwrap_or(0);
     for (e, event) in events.iter().enumerate() {
         while let Some((wait, cause, _)) = waits.next_if(|(_, _, before)| *before <= e) {
             leaves.push((Leaf::Wait(back(&places, block_of[*cause], *cause, e)), host(now, wait.start_ns)));

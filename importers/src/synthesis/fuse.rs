@@ -35,6 +35,19 @@ pub(crate) struct Event {
     pub after: Vec<usize>,
 }
 
+impl Events {
+    /// When the step began: with its first launch, or, if the device was busy with earlier work for long after that,
+    /// with the first thing it did. What the host had launched by then it had launched in advance. `None` of a step
+    /// without events.
+    pub(crate) fn begin_ns(&self) -> Option<i64> {
+        /// A launch takes no longer than this to begin on an idle device.
+        const LAUNCH_NS: i64 = 100_000;
+        let issued_ns = self.events.first()?.issued_ns;
+        let start_ns = self.events.iter().map(|event| event.start_ns).min()?;
+        Some(if start_ns - issued_ns > LAUNCH_NS { start_ns } else { issued_ns })
+    }
+}
+
 /// A launch of a graph, of which an event is a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Graph {
@@ -110,6 +123,7 @@ pub(crate) fn fuse(
         }
     }
     reduce(&mut events);
+    hold_back(&mut events);
     Events { events, host_waits }
 }
 
@@ -207,6 +221,27 @@ fn reduce(events: &mut [Event]) {
     }
 }
 
+/// Issues later what began late for no reason that the capture shows, as far as that holds up no other launch: the
+/// host's time is the one place where a pattern can keep it.
+fn hold_back(events: &mut [Event]) {
+    /// What takes no longer to begin is a launch.
+    const LAUNCH_NS: i64 = 50_000;
+    let mut free: HashMap<i64, i64> = HashMap::new();
+    let mut reason_ns: Vec<i64> = Vec::with_capacity(events.len());
+    for event in events.iter() {
+        let causes = event.after.iter().map(|cause| events[*cause].end_ns).max();
+        let lane = free.insert(event.stream, event.end_ns);
+        reason_ns.push([Some(event.issued_ns), lane, causes].into_iter().flatten().max().unwrap_or(event.start_ns));
+    }
+    let mut next_ns = i64::MAX;
+    for (event, reason_ns) in events.iter_mut().zip(reason_ns).rev() {
+        if event.start_ns - reason_ns > LAUNCH_NS {
+            event.issued_ns = event.start_ns.min(next_ns).max(event.issued_ns);
+        }
+        next_ns = event.issued_ns;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -233,6 +268,25 @@ mod tests {
             idle_ns: 0,
             after: after.to_vec(),
         }
+    }
+
+    #[test]
+    fn what_begins_late_for_no_reason_is_issued_late_if_that_holds_up_nothing() {
+        let mut events = vec![event(1, &[]), event(2, &[0]), event(3, &[]), event(4, &[])];
+        (events[0].start_ns, events[0].end_ns) = (0, 400_000);
+        (events[1].start_ns, events[1].end_ns, events[1].issued_ns) = (401_000, 500_000, 20_000);
+        (events[2].start_ns, events[2].end_ns, events[2].issued_ns) = (300_000, 350_000, 30_000);
+        (events[3].start_ns, events[3].end_ns, events[3].issued_ns) = (600_000, 700_000, 90_000);
+        hold_back(&mut events);
+        let issued: Vec<i64> = events.iter().map(|event| event.issued_ns).collect();
+        assert_eq!(issued, [0, 20_000, 300_000, 600_000]);
+        // What comes behind was issued soon after.
+        events[3].start_ns = events[3].issued_ns;
+        events[2].issued_ns = 30_000;
+        events[3].issued_ns = 90_000;
+        events[3].start_ns = 95_000;
+        hold_back(&mut events);
+        assert_eq!((events[2].issued_ns, events[3].issued_ns), (90_000, 90_000));
     }
 
     #[test]

@@ -161,7 +161,7 @@ pub fn synthesise(capture: &Capture, options: &Options, notes: &mut Notes) -> Re
     let (lanes, lane_of) = lanes::lanes(&ranks);
     let blocks = blocks::blocks(&ranks, &communicators, &axes, world, options.exact);
 
-    let issued = |t: usize| events[t].events.first().map(|event| event.issued_ns - matches.offset_ns[t]);
+    let issued = |t: usize| events[t].begin_ns().map(|begin_ns| begin_ns - matches.offset_ns[t]);
     let zero = (0..timelines.len()).filter_map(issued).min().unwrap_or(0);
     let late_ns: Vec<i64> = (0..timelines.len()).map(|t| issued(t).map_or(0, |at| at - zero)).collect();
     let mut summaries = Vec::new();

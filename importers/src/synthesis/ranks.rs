@@ -135,12 +135,12 @@ fn meet(common: &mut Leaves, other: &Leaves) {
     }
 }
 
-/// Length of the class's step: from the first launch to the last end, of the rank for which that is longest.
+/// Length of the class's step: from its beginning to the last end, of the rank for which that is longest.
 fn span_ns(parts: &Parts<'_>, class: &Class) -> f64 {
     let span = |r: &usize| {
         let events = &parts.ranks[*r].events.events;
         let end = events.iter().map(|event| event.end_ns).max().unwrap_or(0);
-        end - events.first().map_or(end, |event| event.issued_ns)
+        end - parts.ranks[*r].events.begin_ns().unwrap_or(end)
     };
     class.members.iter().map(span).max().unwrap_or(0) as f64
 }

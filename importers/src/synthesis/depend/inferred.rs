@@ -216,8 +216,9 @@ impl<'a> Inference<'a> {
         let lane = self.issues[effect].stream;
         let elsewhere = || self.issues[..before].iter().rev().filter(|issue| issue.stream != lane);
         let mine = elsewhere().find(|issue| issue.thread == record.thread);
-        let cause = self.streams.last(mine.or_else(|| elsewhere().next())?.stream, before)?;
-        self.agrees(cause, effect).then_some(cause)
+        let stream = mine.or_else(|| elsewhere().next())?.stream;
+        // What the times contradict it did not wait for, but for something before that on the same stream.
+        self.streams.latest(stream, before).find(|cause| self.agrees(*cause, effect))
     }
 
     /// The event of any other wait, and the launch that it holds back.
@@ -295,10 +296,12 @@ impl<'a> Inference<'a> {
         kept.front().copied().filter(|oldest| *oldest < now)
     }
 
-    /// Event records of the same thread before call `index`, latest first.
+    /// Event records of the same thread before call `index`, latest first. Where the profiler records none at all, as
+    /// ROCm's does not, the wait itself stands for one right before it.
     fn records_before(&self, index: usize) -> impl Iterator<Item = usize> {
         let mine = self.event_records.get(&self.timeline.calls[index].thread).map(Vec::as_slice).unwrap_or_default();
-        mine[..mine.partition_point(|record| *record < index)].iter().rev().copied()
+        let recorded = mine[..mine.partition_point(|record| *record < index)].iter().rev().copied();
+        recorded.chain(self.event_records.is_empty().then_some(index))
     }
 
     /// Finds by the times alone what the calls cannot tell: what waits for what inside a graph, whose one launch is all

@@ -132,6 +132,12 @@ impl Streams {
         mine.partition_point(|index| *index < before).checked_sub(1).map(|place| mine[place])
     }
 
+    /// The launches on `stream` among the first `before` issues, the last first.
+    fn latest(&self, stream: i64, before: usize) -> impl Iterator<Item = usize> {
+        let mine = self.0.get(&stream).map(Vec::as_slice).unwrap_or_default();
+        mine[..mine.partition_point(|index| *index < before)].iter().rev().copied()
+    }
+
     /// The first launch on `stream` from issue `from` on.
     fn first(&self, stream: i64, from: usize) -> Option<usize> {
         let mine = self.0.get(&stream)?;
