@@ -65,6 +65,10 @@ pub struct Choice {
     /// Name of the pattern [default: after the first file]
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
+    /// Kernels that communicate though no known library names them so, and what they do; may be given several times.
+    /// PATTERN is part of a name, or with * and ? a whole one; e.g. my_ring_gather=all_gather
+    #[arg(long, value_name = "PATTERN[=OPERATION]")]
+    pub comm_kernel: Vec<maestro_importers::CommKernel>,
 }
 
 #[derive(Debug, Args)]

@@ -10,6 +10,7 @@ pub mod capture;
 mod error;
 mod input;
 mod kineto;
+mod libraries;
 mod notes;
 mod source;
 pub mod synthesis;
@@ -18,6 +19,7 @@ use std::path::Path;
 
 pub use error::{Error, Result};
 pub use input::{Head, Verdict};
+pub use libraries::CommKernel;
 pub use notes::{Note, Notes};
 pub use source::read;
 

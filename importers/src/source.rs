@@ -167,7 +167,7 @@ fn entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 /// Whether `name` matches `pattern`, in which `*` is any text and `?` any one character.
-fn matches(pattern: &str, name: &str) -> bool {
+pub(crate) fn matches(pattern: &str, name: &str) -> bool {
     let (pattern, name): (Vec<char>, Vec<char>) = (pattern.chars().collect(), name.chars().collect());
     let (mut p, mut n) = (0, 0);
     // Where to go on if what follows the last star does not match: one character further into the name.
@@ -217,10 +217,19 @@ fn number(timelines: &mut [Timeline], notes: &mut Notes) -> Result<()> {
         }
     }
     let mut free = (0..=u32::MAX).filter(|rank| !taken.contains_key(rank));
-    for timeline in timelines.iter_mut().filter(|timeline| timeline.rank.is_none()) {
-        timeline.rank = free.next();
-        notes.add("ranks given by the order of the files", || {
-            format!("rank {}: {}", timeline.rank.unwrap_or_default(), timeline.file.display())
+    for index in 0..timelines.len() {
+        if timelines[index].rank.is_some() {
+            continue;
+        }
+        let rank = free.next();
+        let kind = match of_file(timelines, &timelines[index].file) {
+            1 => "ranks given by the order of the files",
+            _ => "ranks given by the order of the devices in a file",
+        };
+        let timeline = &mut timelines[index];
+        timeline.rank = rank;
+        notes.add(kind, || {
+            format!("rank {}: {}, device {}", rank.unwrap_or_default(), timeline.file.display(), timeline.device)
         });
     }
     timelines.sort_by_key(|timeline| timeline.rank);

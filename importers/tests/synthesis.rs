@@ -52,18 +52,14 @@ impl Maker {
 
 fn facts(op: CommOp, ranks: &[u32]) -> CommFacts {
     CommFacts {
-        op,
-        recorded_name: "x".into(),
         dtype: Some(Dtype::F32),
         in_elements: 1_000,
         out_elements: 1_000,
-        in_splits: Vec::new(),
-        out_splits: Vec::new(),
         group_size: Some(ranks.len() as u32),
         ranks: Some(ranks.to_vec()),
         group_name: Some("0".into()),
         group_desc: Some("data_parallel".into()),
-        seq: None,
+        ..CommFacts::new(op, "x".into())
     }
 }
 

@@ -58,7 +58,8 @@ pub fn run(args: &cli::Import) -> Result<(), Failure> {
 pub fn import(captures: &[PathBuf], choice: &Choice) -> anyhow::Result<Imported> {
     let mut notes = Notes::default();
     let capture = maestro_importers::read(captures, &mut notes)?;
-    let options = Options { name: choice.name.clone(), step: choice.step.clone() };
+    let options =
+        Options { name: choice.name.clone(), step: choice.step.clone(), comm_kernels: choice.comm_kernel.clone() };
     let import = synthesise(&capture, &options, &mut notes)?;
     let text = import.pattern.to_yaml();
     let check = match &import.plan {
@@ -258,11 +259,24 @@ impl Imported {
             "steps": import.steps.iter().map(|step| json!({
                 "rank": step.rank, "name": &*step.name, "activities": step.activities, "span_us": us(step.span_ns),
                 "compute_us": us(step.compute_ns), "comm_us": us(step.comm_ns), "exposed_us": us(step.exposed_ns),
+                "steady_comm_us": us(step.steady_comm_ns),
             })).collect::<Vec<_>>(),
             "collectives": import.collectives.iter().map(|row| json!({
                 "rank": row.rank, "step": &*row.step, "op": row.op, "dtype": row.dtype, "size": row.size,
                 "ranks": row.ranks, "axis": row.axis, "count": row.count, "duration_us": us(row.duration_ns),
                 "wait_us": row.wait_ns.map(us), "transfer_us": row.transfer_ns.map(us), "inferred": row.inferred,
+                "algbw_gbps": row.algbw_gbps, "busbw_gbps": row.busbw_gbps, "splits": row.splits,
+                "sent_bytes": row.directions.map(|(sent, _)| sent),
+                "received_bytes": row.directions.map(|(_, received)| received),
+                "steady_duration_us": us(row.steady_duration_ns()),
+                "first": row.first.map(|first| json!({
+                    "duration_us": us(first.duration_ns), "wait_us": first.wait_ns.map(us),
+                    "transfer_us": first.transfer_ns.map(us),
+                })),
+            })).collect::<Vec<_>>(),
+            "copies": import.copies.iter().map(|row| json!({
+                "rank": row.rank, "step": &*row.step, "direction": row.direction, "count": row.count,
+                "bytes": row.bytes, "us": us(row.duration_ns), "gbps": row.gbps,
             })).collect::<Vec<_>>(),
             "axes": import.teams.iter().map(|(name, teams)| json!({"name": name, "teams": teams})).collect::<Vec<_>>(),
             "conservation": import.conservation.iter().map(|row| json!({
@@ -279,6 +293,13 @@ impl Imported {
                 json!({"duration_error_pct": folding.duration_pct, "host_error_us": folding.host_ns / 1e3})
             }),
             "clock_error_us": us(import.clock_error_ns),
+            "clock": import.clocks.iter().map(|clock| json!({
+                "rank": clock.rank, "offset_us": us(clock.offset_ns), "error_us": us(clock.error_ns),
+            })).collect::<Vec<_>>(),
+            "arrivals": import.clocks.iter().map(|clock| {
+                json!({"rank": clock.rank, "last": clock.last, "decided": clock.decided})
+            }).collect::<Vec<_>>(),
+            "ties": import.ties,
             "self_check": self.check.as_ref().ok().map(|check| json!({
                 "captured_step_us": check.captured_step_us, "dry_step_us": check.other_step_us,
                 "step_error_pct": check.step_error_pct,

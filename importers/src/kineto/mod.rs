@@ -5,11 +5,15 @@
 
 mod comm;
 mod event;
+mod groups;
 mod header;
 mod names;
+mod overrun;
 mod product;
+mod records;
 mod rows;
 mod scan;
+mod tensors;
 mod time;
 mod timeline;
 

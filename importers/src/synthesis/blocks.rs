@@ -50,6 +50,8 @@ pub(crate) struct Rank<'a> {
     pub resolved_of: &'a HashMap<usize, usize>,
     pub resolved: &'a [Resolved],
     pub timing: &'a [Option<Timing>],
+    /// Places in the resolved list of the first communications of their kind in the recording.
+    pub first: &'a HashSet<usize>,
 }
 
 impl Rank<'_> {

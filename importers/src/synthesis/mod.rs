@@ -18,6 +18,8 @@
 mod axes;
 mod blocks;
 mod classify;
+mod clocks;
+mod communicators;
 mod depend;
 mod emit;
 mod fold;
@@ -28,24 +30,30 @@ mod lanes;
 mod matching;
 mod motifs;
 mod nesting;
+mod rates;
 mod resolve;
 mod spans;
+mod splits;
 mod steps;
 mod summary;
+mod surroundings;
+mod unlinked;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use maestro_pattern::{Assumption, Axis, AxisShape, Confidence, MOST_RANKS, Measurement, Pattern, Plan, Source, State};
 
 pub use folding::Folding;
-pub use summary::{CollectiveSummary, Conservation, StepSummary};
+pub use rates::CopySummary;
+pub use summary::{CollectiveSummary, Conservation, FirstInstance, StepSummary};
 
-use crate::capture::Capture;
-use crate::{Error, Notes, Result};
+use crate::capture::{Capture, Timeline};
+use crate::{CommKernel, Error, Notes, Result};
 use blocks::Rank;
 use nesting::HostRanges;
 use resolve::{Operation, Resolved};
+use unlinked::Links;
 
 /// What to import of a capture.
 #[derive(Clone, Debug, Default)]
@@ -54,6 +62,8 @@ pub struct Options {
     pub name: Option<String>,
     /// Name of the step, or its number; `None`: the last one of typical length.
     pub step: Option<String>,
+    /// Names of kernels that communicate, beside those of known libraries.
+    pub comm_kernels: Vec<CommKernel>,
 }
 
 /// What a capture became.
@@ -71,6 +81,8 @@ pub struct Import {
     pub steps: Vec<StepSummary>,
     /// Every communication of every step of every rank.
     pub collectives: Vec<CollectiveSummary>,
+    /// Every direction of copies of every step of every rank.
+    pub copies: Vec<CopySummary>,
     /// Teams of each axis of the pattern.
     pub teams: Vec<(String, Vec<Vec<u32>>)>,
     /// Where the activities of the chosen step went.
@@ -81,6 +93,38 @@ pub struct Import {
     pub folding: Option<Folding>,
     /// Spread of the ranks' clocks around their alignment, in nanoseconds.
     pub clock_error_ns: i64,
+    /// The clock of each rank, and how often it was waited for.
+    pub clocks: Vec<RankClock>,
+    /// Communications that several ranks started last at the same nanosecond: they count for no rank.
+    pub ties: usize,
+}
+
+/// The clock of a rank, and how often the others waited for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RankClock {
+    /// Global rank.
+    pub rank: u32,
+    /// What was subtracted from its times to get the first rank's, in nanoseconds.
+    pub offset_ns: i64,
+    /// Spread of that over the ends of communications (median absolute deviation), in nanoseconds.
+    pub error_ns: i64,
+    /// Communications of the recording that it alone started last.
+    pub last: usize,
+    /// Communications of its that one rank alone started last.
+    pub decided: usize,
+}
+
+/// What is told of the ranks' clocks.
+fn of_ranks(ranks: &[Rank<'_>], matches: &matching::Matches) -> Vec<RankClock> {
+    let all = ranks.iter().zip(&matches.clocks).zip(&matches.arrivals);
+    all.map(|((rank, clock), arrivals)| RankClock {
+        rank: rank.rank,
+        offset_ns: clock.offset_ns,
+        error_ns: clock.error_ns,
+        last: arrivals.last,
+        decided: arrivals.decided,
+    })
+    .collect()
 }
 
 /// Makes a pattern of one step of `capture`.
@@ -89,14 +133,15 @@ pub struct Import {
 /// No step has the wanted name, or none is in all ranks; a capture without anything to run.
 pub fn synthesise(capture: &Capture, options: &Options, notes: &mut Notes) -> Result<Import> {
     let timelines = &capture.timelines;
-    let launches: Vec<_> = timelines.iter().map(steps::launches).collect();
-    let steps: Vec<_> = timelines.iter().zip(&launches).map(|(t, l)| steps::assign(t, l)).collect();
-    let chosen = steps::choose(capture, &steps, options.step.as_deref())?;
-
     let ranges: Vec<_> = timelines.iter().map(HostRanges::new).collect();
+    let links: Vec<_> = timelines.iter().zip(&ranges).map(|(t, r)| Links::new(t, r)).collect();
+    let steps: Vec<_> = timelines.iter().zip(&links).map(|(t, l)| steps::assign(t, &l.launches)).collect();
+    let chosen = steps::choose(capture, &steps, options.step.as_deref())?;
+    early(timelines, &links, notes);
+
     let mut classified = Vec::new();
-    for ((timeline, launches), ranges) in timelines.iter().zip(&launches).zip(&ranges) {
-        classified.push(classify::classify(timeline, launches, ranges, notes));
+    for ((timeline, links), ranges) in timelines.iter().zip(&links).zip(&ranges) {
+        classified.push(classify::classify(timeline, links, ranges, &options.comm_kernels, notes));
     }
     let world = world(capture)?;
     let (communicators, mut resolved) = resolve::resolve(capture, &classified, world, notes);
@@ -110,7 +155,7 @@ pub fn synthesise(capture: &Capture, options: &Options, notes: &mut Notes) -> Re
         let step = steps[t].steps.iter().find(|step| step.name == chosen);
         let activities = step.map(|step| step.activities.as_slice()).unwrap_or_default();
         let operation = |index| resolved_of[t].get(&index).map(|i| resolved[t][*i].operation.name());
-        let issues = depend::issues(timeline, &launches[t], activities, operation);
+        let issues = depend::issues(timeline, &links[t].launches, activities, operation);
         let dependencies = depend::dependencies(timeline, &issues, &ranges[t], notes);
         recorded &= dependencies.recorded;
         events.push(fuse::fuse(timeline, &issues, &ranges[t], &dependencies));
@@ -127,20 +172,24 @@ pub fn synthesise(capture: &Capture, options: &Options, notes: &mut Notes) -> Re
             resolved_of: &resolved_of[t],
             resolved: &resolved[t],
             timing: &matches.timing[t],
+            first: &matches.first[t],
         })
         .collect();
     let (lanes, lane_of) = lanes::lanes(&ranks);
     let blocks = blocks::blocks(&ranks, &communicators, &axes, world);
 
-    let issued = |t: usize| events[t].events.first().map(|event| event.issued_ns - matches.offset_ns[t]);
+    let issued = |t: usize| events[t].events.first().map(|event| event.issued_ns - matches.clocks[t].offset_ns);
+    let offset_ns: Vec<i64> = matches.clocks.iter().map(|clock| clock.offset_ns).collect();
     let zero = (0..timelines.len()).filter_map(issued).min().unwrap_or(0);
     let late_ns: Vec<i64> = (0..timelines.len()).map(|t| issued(t).map_or(0, |at| at - zero)).collect();
     let mut summaries = Vec::new();
     let mut collectives = Vec::new();
+    let mut copies = Vec::new();
     for (t, rank) in ranks.iter().enumerate() {
         for step in &steps[t].steps {
             summaries.push(summary::step(rank, step));
             collectives.extend(summary::collectives(rank, step, &communicators, &axes));
+            copies.extend(rates::copies(rank, step));
         }
     }
     let alone: Vec<HashMap<usize, bool>> = events.iter().map(alone).collect();
@@ -181,18 +230,40 @@ pub fn synthesise(capture: &Capture, options: &Options, notes: &mut Notes) -> Re
     assume_arguments(&mut pattern, &ranks);
     let teams = axes.axes.iter().zip(&axes.teams).map(|(axis, teams)| (axis.name.clone(), teams.clone())).collect();
     Ok(Import {
-        measurements: measurements(&ranks, &blocks, &axes, &lanes, &lane_of, &matches.offset_ns, zero),
+        measurements: measurements(&ranks, &blocks, &axes, &lanes, &lane_of, &offset_ns, zero),
         pattern,
         plan,
         chosen_step: chosen,
         steps: summaries,
         collectives,
+        copies,
         teams,
         conservation,
         ranks: ranks.iter().map(|rank| rank.rank).collect(),
         folding,
-        clock_error_ns: matches.clock_error_ns,
+        clock_error_ns: matches.clocks.iter().map(|clock| clock.error_ns).max().unwrap_or(0),
+        clocks: of_ranks(&ranks, &matches),
+        ties: matches.ties,
     })
+}
+
+/// Notes kernels that start before the call that launched them: their clock is converted, the host's is not.
+fn early(timelines: &[Timeline], links: &[Links], notes: &mut Notes) {
+    let lead = timelines.iter().zip(links).flat_map(|(timeline, links)| {
+        let launched = timeline.activities.iter().zip(&links.launches);
+        launched.filter_map(|(activity, launch)| {
+            let lead = timeline.calls[(*launch)?].start_ns - activity.start_ns;
+            (lead > 0).then_some((lead, &activity.name))
+        })
+    });
+    let (mut count, mut most) = (0, None);
+    for lead in lead {
+        count += 1;
+        most = most.max(Some(lead));
+    }
+    notes.add_many("kernels that start before their launch call", count, || {
+        most.map_or_else(String::new, |(lead, name)| format!("the largest by {} us, {name}", lead as f64 / 1e3))
+    });
 }
 
 /// Number of ranks of the job.
@@ -274,12 +345,16 @@ fn assume(
 fn assume_arguments(pattern: &mut Pattern, ranks: &[Rank<'_>]) {
     let events = ranks.iter().flat_map(|rank| rank.events.events.iter().map(move |event| (rank, event)));
     let mut even = 0;
+    let mut stand_ins: BTreeMap<Arc<str>, usize> = BTreeMap::new();
     let (mut reduces, mut rooted) = (false, false);
     for (rank, event) in events {
         let Some((kernel, _)) = rank.communication(event) else { continue };
+        if let Some(recorded) = &kernel.stands_for {
+            *stand_ins.entry(recorded.clone()).or_insert(0usize) += 1;
+        }
         let Operation::Collective { collective, row } = &kernel.operation else { continue };
         let uneven = row.iter().any(|split| Some(split) != row.first());
-        even += usize::from(uneven && collective.splits.is_empty());
+        even += usize::from((uneven || kernel.splits_unknown) && collective.splits.is_empty());
         reduces |= collective.kind.reduces() && !kernel.unknown;
         rooted |= collective.kind.rooted();
     }
@@ -292,6 +367,10 @@ fn assume_arguments(pattern: &mut Pattern, ranks: &[Rank<'_>]) {
     }
     if even > 0 {
         state(format!("splits of {even} uneven all-to-alls taken as even: not all ranks' are known"), Confidence::Low);
+    }
+    for (recorded, count) in stand_ins {
+        let what = format!("element type {recorded} of {count} communications stood in for by one of the same size");
+        state(what, Confidence::High);
     }
 }
 
