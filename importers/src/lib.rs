@@ -8,6 +8,7 @@
 
 pub mod capture;
 mod error;
+mod execution;
 mod input;
 mod kineto;
 mod libraries;

@@ -68,7 +68,7 @@ pub(super) fn facts(args: &Args<'_>, names: &mut Names, notes: &mut Notes) -> Op
 }
 
 /// Whether a record only opens or closes a batch of others.
-pub(super) fn is_bracket(name: &str) -> bool {
+pub(crate) fn is_bracket(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     name.ends_with("coalescing") && (name.starts_with("start") || name.starts_with("end"))
 }

@@ -3,7 +3,7 @@
 //! Streaming: the text goes by one event at a time, and only rows that matter are kept. It is no general reader of
 //! Chrome traces: without Kineto's categories and links there is nothing to import.
 
-mod comm;
+pub(crate) mod comm;
 mod event;
 mod groups;
 mod header;
