@@ -25,7 +25,8 @@ pub(crate) fn join(traces: &[ExecutionTrace], timelines: &mut [Timeline], notes:
             None => best(timelines.len(), fits).map(|(t, joined)| (t, joined, "the one it fits")),
         };
         let Some((t, joined, why)) = best.filter(|(_, joined, _)| !joined.is_empty()) else {
-            notes.add("execution traces that fit no rank of the capture, not used", || trace.file.display().to_string());
+            notes
+                .add("execution traces that fit no rank of the capture, not used", || trace.file.display().to_string());
             continue;
         };
         let (matched, records) = (joined.len(), timelines[t].records.len());

@@ -104,7 +104,8 @@ fn trace(schema: &str, function: u64) -> String {
             }),
         });
     }
-    let wait = json!({"name": "record_param_comms", "id": 50, "tid": 1, "rf_id": 0, "inputs": [1, 77, 0, "wait", [], []]});
+    let wait =
+        json!({"name": "record_param_comms", "id": 50, "tid": 1, "rf_id": 0, "inputs": [1, 77, 0, "wait", [], []]});
     let init = match schema {
         "1.0.1" => json!({"name": "## process_group:init ##", "id": 3, "inputs": [groups()]}),
         _ => json!({"name": "## process_group:init ##", "id": 3,
