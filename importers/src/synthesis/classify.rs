@@ -83,6 +83,12 @@ pub(crate) fn classify(
             let trust = source(record, Trust::Record, notes);
             return Some(Communication { facts: vec![record.facts.clone()], trust });
         }
+        if let Some(facts) = links.records.get(&index) {
+            notes.add("communication kernels without any link, taken for the records whose turn it was", || {
+                format!("{} for {}", activity.name, facts[0].recorded_name)
+            });
+            return Some(Communication { facts: facts.clone(), trust: Trust::Order });
+        }
         // Libraries that leave no records are launched inside records of others at most by chance.
         let recorded = libraries::is_nccl(&activity.name);
         if let Some(launch) = launch.filter(|_| recorded) {
@@ -94,12 +100,6 @@ pub(crate) fn classify(
             if !facts.is_empty() {
                 return Some(Communication { facts, trust: Trust::Surroundings });
             }
-        }
-        if let Some(facts) = links.records.get(&index) {
-            notes.add("communication kernels without any link, taken for the records whose turn it was", || {
-                format!("{} for {}", activity.name, facts[0].recorded_name)
-            });
-            return Some(Communication { facts: facts.clone(), trust: Trust::Order });
         }
         notes.add("communication kernels known by name only: sizes unknown", || activity.name.to_string());
         let kind = by_user.and_then(|kernel| kernel.kind).or_else(|| libraries::operation(&activity.name));

@@ -51,6 +51,7 @@ pub use summary::{CollectiveSummary, Conservation, FirstInstance, StepSummary};
 use crate::capture::{Capture, Timeline};
 use crate::{CommKernel, Error, Notes, Result};
 use blocks::Rank;
+use classify::Trust;
 use nesting::HostRanges;
 use resolve::{Operation, Resolved};
 use unlinked::Links;
@@ -326,11 +327,6 @@ fn assume(
         state("dependencies between lanes inferred from the host's calls and the times".into(), Confidence::Medium);
     }
     let chosen = || collectives.iter().filter(|row| &*row.step == chosen);
-    let inferred: usize = chosen().filter(|row| row.inferred && row.size.is_some()).map(|row| row.count).sum();
-    if inferred > 0 {
-        let what = format!("peers and sizes of {inferred} kernels without metadata taken from the records before them");
-        state(what, Confidence::High);
-    }
     let unknown: usize = chosen().filter(|row| row.size.is_none()).map(|row| row.count).sum();
     if unknown > 0 {
         let what = "communication kernels have no known size; those of no known operation stand as all-reduces";
@@ -344,11 +340,18 @@ fn assume(
 /// States what captures never tell of a call, where the pattern holds such calls.
 fn assume_arguments(pattern: &mut Pattern, ranks: &[Rank<'_>]) {
     let events = ranks.iter().flat_map(|rank| rank.events.events.iter().map(move |event| (rank, event)));
+    let (mut before, mut annotated, mut ordered, mut everyone) = (0, 0, 0, 0);
     let mut even = 0;
     let mut stand_ins: BTreeMap<Arc<str>, usize> = BTreeMap::new();
     let (mut reduces, mut rooted) = (false, false);
     for (rank, event) in events {
         let Some((kernel, _)) = rank.communication(event) else { continue };
+        if !kernel.unknown {
+            before += usize::from(kernel.trust == Trust::Surroundings);
+            annotated += usize::from(kernel.trust == Trust::Annotation);
+            ordered += usize::from(kernel.trust == Trust::Order);
+        }
+        everyone += usize::from(!kernel.group_known);
         if let Some(recorded) = &kernel.stands_for {
             *stand_ins.entry(recorded.clone()).or_insert(0usize) += 1;
         }
@@ -359,6 +362,23 @@ fn assume_arguments(pattern: &mut Pattern, ranks: &[Rank<'_>]) {
         rooted |= collective.kind.rooted();
     }
     let mut state = |what: String, confidence| pattern.assumed.push(Assumption { what, confidence });
+    if before > 0 {
+        let what = format!("peers and sizes of {before} kernels without metadata taken from the records before them");
+        state(what, Confidence::High);
+    }
+    if annotated > 0 {
+        let what =
+            format!("operations and sizes of {annotated} kernels taken from the annotations around their launch");
+        state(what, Confidence::High);
+    }
+    if ordered > 0 {
+        let what = format!("{ordered} kernels that nothing links to a record taken for those whose turn it was");
+        state(what, Confidence::Medium);
+    }
+    if everyone > 0 {
+        let what = format!("{everyone} kernels whose group is not recorded taken to be of all ranks");
+        state(what, Confidence::Medium);
+    }
     if reduces {
         state("reductions taken as sums".into(), Confidence::High);
     }

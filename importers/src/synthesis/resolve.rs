@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use maestro_pattern::{Collective, CollectiveKind, Direction, Dtype};
 
-use super::classify::Communication;
+use super::classify::{Communication, Trust};
 use super::communicators::identity;
 pub(crate) use super::communicators::{CommId, Communicator, Communicators};
 use crate::Notes;
@@ -69,8 +69,10 @@ pub(crate) struct Resolved {
     pub operation: Operation,
     /// Sequence number in its group, if recorded.
     pub seq: Option<u64>,
-    /// Whether anything about it was inferred rather than read from its own metadata or record.
-    pub inferred: bool,
+    /// How it is known what it does.
+    pub trust: Trust,
+    /// Whether its group was read; else it is taken to be of all ranks.
+    pub group_known: bool,
     /// Whether it is not even known which operation it is. It then stands as an all-reduce of unknown size.
     pub unknown: bool,
     /// Elements that this rank is to receive from each, empty if even or not recorded.
@@ -79,6 +81,13 @@ pub(crate) struct Resolved {
     pub splits_unknown: bool,
     /// The element type as recorded, where the operation has another of the same size.
     pub stands_for: Option<Arc<str>>,
+}
+
+impl Resolved {
+    /// Whether anything about it was inferred rather than read from its own metadata or record.
+    pub fn inferred(&self) -> bool {
+        self.trust.inferred() || !self.group_known
+    }
 }
 
 /// Resolves the communication of every timeline of a world of `world` ranks.
@@ -109,7 +118,8 @@ pub(crate) fn resolve(
             Resolved {
                 activity,
                 seq: communication.facts.iter().find_map(|facts| facts.seq),
-                inferred: communication.trust.inferred() || !known,
+                trust: communication.trust,
+                group_known: known,
                 unknown: operation.is_none(),
                 received: one.map(|facts| facts.out_splits.clone()).unwrap_or_default(),
                 splits_unknown: one.is_some_and(|facts| splits_unknown(facts, ranks.len() as u64)),

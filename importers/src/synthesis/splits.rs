@@ -35,13 +35,9 @@ pub(crate) fn complete(
         columns[seat].clone_from(&resolved[t][i].received);
     }
     let n = team.len();
-    for from in 0..n {
-        let from_columns = || columns.iter().map(|column| column.get(from).copied()).collect::<Option<Vec<u64>>>();
-        if rows[from].is_empty()
-            && let Some(row) = from_columns()
-        {
-            rows[from] = row;
-        }
+    for (from, row) in rows.iter_mut().enumerate().filter(|(_, row)| row.is_empty()) {
+        let parts = columns.iter().map(|column| column.get(from).copied());
+        *row = parts.collect::<Option<_>>().unwrap_or_default();
     }
     for (from, row) in rows.iter().enumerate().filter(|(_, row)| row.len() == n) {
         for (to, column) in columns.iter().enumerate().filter(|(_, column)| column.len() == n) {

@@ -181,7 +181,7 @@ pub(crate) fn collectives(
         }
         row.wait_ns = row.wait_ns.zip(timing).map(|(sum, timing)| sum + timing.wait_ns);
         row.transfer_ns = row.transfer_ns.zip(timing).map(|(sum, timing)| sum + timing.transfer_ns);
-        row.inferred |= kernel.inferred;
+        row.inferred |= kernel.inferred();
     }
     all.into_values()
         .map(|(mut row, volume)| {

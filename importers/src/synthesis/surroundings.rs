@@ -69,7 +69,7 @@ impl<'a> Surroundings<'a> {
                     && !self.batch_between(record, thread, at_ns)
             })
             .count();
-        before[before.len() - count..].to_vec().into_iter()
+        before[before.len() - count..].iter().copied()
     }
 
     /// Whether a batch ended on the same thread between `record` and `at_ns`: then the record belongs to that one.

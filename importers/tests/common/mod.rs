@@ -1,5 +1,8 @@
 //! Cases read from fixtures/cases, changed, written to a folder and imported.
 
+// Each file of tests uses a part of it.
+#![allow(dead_code)]
+
 use std::path::{Path, PathBuf};
 
 use maestro_importers::synthesis::{CollectiveSummary, Import, Options, synthesise};
