@@ -8,7 +8,8 @@ use std::collections::{HashMap, VecDeque};
 
 use maestro_pattern::CollectiveKind;
 
-use super::matching::{At, Meeting};
+use super::blocks::Rank;
+use super::matching::{At, Matches, Meeting};
 use super::resolve::{Operation, Resolved};
 use crate::capture::Capture;
 
@@ -28,6 +29,34 @@ pub(crate) struct Lateness {
     pub last: usize,
     /// Communications of its that some rank alone started last.
     pub decided: usize,
+}
+
+/// The clock of a rank, and how often the others waited for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RankClock {
+    /// Global rank.
+    pub rank: u32,
+    /// What was subtracted from its times to get the first rank's, in nanoseconds.
+    pub offset_ns: i64,
+    /// Spread of that over the ends of communications (median absolute deviation), in nanoseconds.
+    pub error_ns: i64,
+    /// Communications of the recording that it alone started last.
+    pub last: usize,
+    /// Communications of its that one rank alone started last.
+    pub decided: usize,
+}
+
+/// What is told of the ranks' clocks.
+pub(crate) fn of_ranks(ranks: &[Rank<'_>], matches: &Matches) -> Vec<RankClock> {
+    let all = ranks.iter().zip(&matches.clocks).zip(&matches.arrivals);
+    all.map(|((rank, clock), arrivals)| RankClock {
+        rank: rank.rank,
+        offset_ns: clock.offset_ns,
+        error_ns: clock.error_ns,
+        last: arrivals.last,
+        decided: arrivals.decided,
+    })
+    .collect()
 }
 
 /// Clocks relative to the first timeline, through whoever meets whom.

@@ -15,6 +15,7 @@
 //! The result holds the captured executions of its blocks as Measurements, so that a replay compares with the capture
 //! by the code that compares two replays. This is the only part of the crate that knows what a pattern is.
 
+mod assumed;
 mod axes;
 mod blocks;
 mod classify;
@@ -39,21 +40,21 @@ mod summary;
 mod surroundings;
 mod unlinked;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use maestro_pattern::{Assumption, Axis, AxisShape, Confidence, MOST_RANKS, Measurement, Pattern, Plan, Source, State};
 
+pub use clocks::RankClock;
 pub use folding::Folding;
 pub use rates::CopySummary;
 pub use summary::{CollectiveSummary, Conservation, FirstInstance, StepSummary};
 
-use crate::capture::{Capture, Timeline};
+use crate::capture::Capture;
 use crate::{CommKernel, Error, Notes, Result};
 use blocks::Rank;
-use classify::Trust;
 use nesting::HostRanges;
-use resolve::{Operation, Resolved};
+use resolve::Resolved;
 use unlinked::Links;
 
 /// What to import of a capture.
@@ -100,34 +101,6 @@ pub struct Import {
     pub ties: usize,
 }
 
-/// The clock of a rank, and how often the others waited for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RankClock {
-    /// Global rank.
-    pub rank: u32,
-    /// What was subtracted from its times to get the first rank's, in nanoseconds.
-    pub offset_ns: i64,
-    /// Spread of that over the ends of communications (median absolute deviation), in nanoseconds.
-    pub error_ns: i64,
-    /// Communications of the recording that it alone started last.
-    pub last: usize,
-    /// Communications of its that one rank alone started last.
-    pub decided: usize,
-}
-
-/// What is told of the ranks' clocks.
-fn of_ranks(ranks: &[Rank<'_>], matches: &matching::Matches) -> Vec<RankClock> {
-    let all = ranks.iter().zip(&matches.clocks).zip(&matches.arrivals);
-    all.map(|((rank, clock), arrivals)| RankClock {
-        rank: rank.rank,
-        offset_ns: clock.offset_ns,
-        error_ns: clock.error_ns,
-        last: arrivals.last,
-        decided: arrivals.decided,
-    })
-    .collect()
-}
-
 /// Makes a pattern of one step of `capture`.
 ///
 /// # Errors
@@ -138,7 +111,7 @@ pub fn synthesise(capture: &Capture, options: &Options, notes: &mut Notes) -> Re
     let links: Vec<_> = timelines.iter().zip(&ranges).map(|(t, r)| Links::new(t, r)).collect();
     let steps: Vec<_> = timelines.iter().zip(&links).map(|(t, l)| steps::assign(t, &l.launches)).collect();
     let chosen = steps::choose(capture, &steps, options.step.as_deref())?;
-    early(timelines, &links, notes);
+    unlinked::early(timelines, &links, notes);
 
     let mut classified = Vec::new();
     for ((timeline, links), ranges) in timelines.iter().zip(&links).zip(&ranges) {
@@ -228,7 +201,7 @@ pub fn synthesise(capture: &Capture, options: &Options, notes: &mut Notes) -> Re
     let plan = Plan::new(&pattern, &[]);
     let folding = plan.as_ref().ok().map(|plan| folding::error(plan, &ranks, &blocks, |r| emit::host_times(&parts, r)));
     assume(&mut pattern, recorded, &collectives, &chosen, timelines.len() as u32, world);
-    assume_arguments(&mut pattern, &ranks);
+    assumed::arguments(&mut pattern, &ranks);
     let teams = axes.axes.iter().zip(&axes.teams).map(|(axis, teams)| (axis.name.clone(), teams.clone())).collect();
     Ok(Import {
         measurements: measurements(&ranks, &blocks, &axes, &lanes, &lane_of, &offset_ns, zero),
@@ -243,28 +216,9 @@ pub fn synthesise(capture: &Capture, options: &Options, notes: &mut Notes) -> Re
         ranks: ranks.iter().map(|rank| rank.rank).collect(),
         folding,
         clock_error_ns: matches.clocks.iter().map(|clock| clock.error_ns).max().unwrap_or(0),
-        clocks: of_ranks(&ranks, &matches),
+        clocks: clocks::of_ranks(&ranks, &matches),
         ties: matches.ties,
     })
-}
-
-/// Notes kernels that start before the call that launched them: their clock is converted, the host's is not.
-fn early(timelines: &[Timeline], links: &[Links], notes: &mut Notes) {
-    let lead = timelines.iter().zip(links).flat_map(|(timeline, links)| {
-        let launched = timeline.activities.iter().zip(&links.launches);
-        launched.filter_map(|(activity, launch)| {
-            let lead = timeline.calls[(*launch)?].start_ns - activity.start_ns;
-            (lead > 0).then_some((lead, &activity.name))
-        })
-    });
-    let (mut count, mut most) = (0, None);
-    for lead in lead {
-        count += 1;
-        most = most.max(Some(lead));
-    }
-    notes.add_many("kernels that start before their launch call", count, || {
-        most.map_or_else(String::new, |(lead, name)| format!("the largest by {} us, {name}", lead as f64 / 1e3))
-    });
 }
 
 /// Number of ranks of the job.
@@ -334,63 +288,6 @@ fn assume(
     }
     if captured < world {
         state(format!("{} of {world} ranks were not captured and do as the others", world - captured), Confidence::Low);
-    }
-}
-
-/// States what captures never tell of a call, where the pattern holds such calls.
-fn assume_arguments(pattern: &mut Pattern, ranks: &[Rank<'_>]) {
-    let events = ranks.iter().flat_map(|rank| rank.events.events.iter().map(move |event| (rank, event)));
-    let (mut before, mut annotated, mut ordered, mut everyone) = (0, 0, 0, 0);
-    let mut even = 0;
-    let mut stand_ins: BTreeMap<Arc<str>, usize> = BTreeMap::new();
-    let (mut reduces, mut rooted) = (false, false);
-    for (rank, event) in events {
-        let Some((kernel, _)) = rank.communication(event) else { continue };
-        if !kernel.unknown {
-            before += usize::from(kernel.trust == Trust::Surroundings);
-            annotated += usize::from(kernel.trust == Trust::Annotation);
-            ordered += usize::from(kernel.trust == Trust::Order);
-        }
-        everyone += usize::from(!kernel.group_known);
-        if let Some(recorded) = &kernel.stands_for {
-            *stand_ins.entry(recorded.clone()).or_insert(0usize) += 1;
-        }
-        let Operation::Collective { collective, row } = &kernel.operation else { continue };
-        let uneven = row.iter().any(|split| Some(split) != row.first());
-        even += usize::from((uneven || kernel.splits_unknown) && collective.splits.is_empty());
-        reduces |= collective.kind.reduces() && !kernel.unknown;
-        rooted |= collective.kind.rooted();
-    }
-    let mut state = |what: String, confidence| pattern.assumed.push(Assumption { what, confidence });
-    if before > 0 {
-        let what = format!("peers and sizes of {before} kernels without metadata taken from the records before them");
-        state(what, Confidence::High);
-    }
-    if annotated > 0 {
-        let what =
-            format!("operations and sizes of {annotated} kernels taken from the annotations around their launch");
-        state(what, Confidence::High);
-    }
-    if ordered > 0 {
-        let what = format!("{ordered} kernels that nothing links to a record taken for those whose turn it was");
-        state(what, Confidence::Medium);
-    }
-    if everyone > 0 {
-        let what = format!("{everyone} kernels whose group is not recorded taken to be of all ranks");
-        state(what, Confidence::Medium);
-    }
-    if reduces {
-        state("reductions taken as sums".into(), Confidence::High);
-    }
-    if rooted {
-        state("roots taken as the first rank of the team".into(), Confidence::Low);
-    }
-    if even > 0 {
-        state(format!("splits of {even} uneven all-to-alls taken as even: not all ranks' are known"), Confidence::Low);
-    }
-    for (recorded, count) in stand_ins {
-        let what = format!("element type {recorded} of {count} communications stood in for by one of the same size");
-        state(what, Confidence::High);
     }
 }
 

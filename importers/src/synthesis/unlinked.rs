@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use super::nesting::HostRanges;
 use super::surroundings::{BATCH, Surroundings};
 use crate::capture::{ActivityKind, CallKind, CommFacts, CommOp, CommRecord, Timeline};
-use crate::libraries;
+use crate::{Notes, libraries};
 
 /// What launched the activities of a timeline.
 #[derive(Clone, Debug, Default)]
@@ -68,6 +68,25 @@ impl Links {
         }
         links
     }
+}
+
+/// Notes kernels that start before the call that launched them: their clock is converted, the host's is not.
+pub(crate) fn early(timelines: &[Timeline], links: &[Links], notes: &mut Notes) {
+    let lead = timelines.iter().zip(links).flat_map(|(timeline, links)| {
+        let launched = timeline.activities.iter().zip(&links.launches);
+        launched.filter_map(|(activity, launch)| {
+            let lead = timeline.calls[(*launch)?].start_ns - activity.start_ns;
+            (lead > 0).then_some((lead, &activity.name))
+        })
+    });
+    let (mut count, mut most) = (0, None);
+    for lead in lead {
+        count += 1;
+        most = most.max(Some(lead));
+    }
+    notes.add_many("kernels that start before their launch call", count, || {
+        most.map_or_else(String::new, |(lead, name)| format!("the largest by {} us, {name}", lead as f64 / 1e3))
+    });
 }
 
 /// When the host launched each activity: index into the timeline's calls.
