@@ -538,3 +538,54 @@ fn types_that_the_pattern_lacks_are_stood_in_for_and_stated() {
         assert_eq!(said, stated, "{dtype}");
     }
 }
+
+/// A trace without marks: the step of a form several times over, 1 ms apart, after what another step ended with.
+fn unmarked(times: u64) -> Value {
+    let mut file = Y2024_05.trace();
+    let step = file["traceEvents"].take();
+    let mut events = vec![];
+    let kernel = json!({"stream": 7, "correlation": 5});
+    events.push(Y2024_05.event(0, "end of the step before", 0.0, 5.0, kernel));
+    for n in 0..times {
+        for event in step.as_array().unwrap() {
+            let mut event = event.clone();
+            if event["ph"] != "X" || event["name"] == "ProfilerStep#4" {
+                continue;
+            }
+            event["ts"] = json!(event["ts"].as_f64().unwrap() + 1000.0 * n as f64);
+            for key in ["correlation", "External id"] {
+                if let Some(id) = event["args"].get(key).and_then(Value::as_u64) {
+                    event["args"][key] = json!(id + 1000 * n);
+                }
+            }
+            events.push(event);
+        }
+    }
+    file["traceEvents"] = events.into();
+    file
+}
+
+#[test]
+fn without_marks_repetitions_are_steps() {
+    let (import, notes) = import(&[unmarked(4)]);
+    let steps: Vec<_> = import.steps.iter().map(|s| (&*s.name, s.activities, us(s.comm_ns), us(s.span_ns))).collect();
+    let expected = ["repetition#1", "repetition#2", "repetition#3", "repetition#4"].map(|n| (n, 4, 85.0, 290.0));
+    assert_eq!(steps, expected);
+    assert_eq!(import.conservation[0].dropped.0, 1, "what came before is of no step");
+    let note = notes.iter().find(|(kind, _)| kind.contains("without step marks")).unwrap().1;
+    assert!(note.example.starts_with("4 repetitions of 4 activities, each from sgemm on"), "{}", note.example);
+    let second = import_with(&[unmarked(4)], &Options { step: Some("2".into()), ..Options::default() }).0;
+    assert_eq!(&*second.chosen_step, "repetition#2");
+}
+
+#[test]
+fn without_marks_and_repetitions_the_whole_is_a_step() {
+    // Twice is no rule, and an exception breaks one.
+    let mut exception = unmarked(4);
+    let kernel = json!({"stream": 7, "correlation": 6});
+    exception["traceEvents"].as_array_mut().unwrap().push(Y2024_05.event(0, "now and then", 1500.0, 1.0, kernel));
+    for file in [unmarked(2), exception] {
+        let (import, _) = import(&[file]);
+        assert_eq!((import.steps.len(), &*import.chosen_step), (1, "whole"));
+    }
+}

@@ -86,12 +86,6 @@ pub(crate) fn matches(
         }
     }
     let first: Vec<HashSet<usize>> = resolved.iter().map(|all| first(all)).collect();
-    let count: usize = first.iter().map(HashSet::len).sum();
-    notes.add_many(
-        "first communications of their kind in the recording, left out of steady sums",
-        count as u64,
-        || "ranks begin to record at different times, and the first to do so waits there for the last".to_owned(),
-    );
     Matches { clocks, timing, first, arrivals, ties }
 }
 

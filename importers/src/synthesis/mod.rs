@@ -31,6 +31,7 @@ mod lanes;
 mod matching;
 mod motifs;
 mod nesting;
+mod periods;
 mod rates;
 mod resolve;
 mod spans;
@@ -109,7 +110,8 @@ pub fn synthesise(capture: &Capture, options: &Options, notes: &mut Notes) -> Re
     let timelines = &capture.timelines;
     let ranges: Vec<_> = timelines.iter().map(HostRanges::new).collect();
     let links: Vec<_> = timelines.iter().zip(&ranges).map(|(t, r)| Links::new(t, r)).collect();
-    let steps: Vec<_> = timelines.iter().zip(&links).map(|(t, l)| steps::assign(t, &l.launches)).collect();
+    let marked = || timelines.iter().zip(&links).map(|(t, l)| steps::assign(t, &l.launches)).collect();
+    let steps: Vec<_> = periods::steps(timelines, &links, notes).unwrap_or_else(marked);
     let chosen = steps::choose(capture, &steps, options.step.as_deref())?;
     unlinked::early(timelines, &links, notes);
 
@@ -166,6 +168,12 @@ pub fn synthesise(capture: &Capture, options: &Options, notes: &mut Notes) -> Re
             copies.extend(rates::copies(rank, step));
         }
     }
+    let first = collectives.iter().filter(|row| row.step == chosen && row.first.is_some()).count() as u64;
+    notes.add_many(
+        "first communications of their kind in the recording, left out of steady sums and rates",
+        first,
+        || "ranks begin to record at different times, and who is first waits there for the last".to_owned(),
+    );
     let alone: Vec<HashMap<usize, bool>> = events.iter().map(alone).collect();
     let conservation = summary::conservation(timelines, &steps, &chosen, |t, index| alone[t].get(&index).copied());
 

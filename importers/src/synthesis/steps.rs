@@ -93,7 +93,8 @@ pub(crate) fn choose(capture: &Capture, steps: &[Steps], wanted: Option<&str>) -
     let length = |name: &str| {
         let mark = |(timeline, steps): (&Timeline, &Steps)| {
             let place = steps.steps.iter().position(|step| &*step.name == name)?;
-            timeline.steps.get(place).map(|mark| mark.end_ns - mark.start_ns)
+            let marked = timeline.steps.get(place).map(|mark| mark.end_ns - mark.start_ns);
+            marked.or_else(|| span(timeline, &steps.steps[place].activities))
         };
         capture.timelines.iter().zip(steps).filter_map(mark).max().unwrap_or(0)
     };
@@ -104,4 +105,11 @@ pub(crate) fn choose(capture: &Capture, steps: &[Steps], wanted: Option<&str>) -
     };
     let typical = common.iter().rev().find(|step| (length(&step.name) - median).abs() <= median / 10);
     Ok(typical.or(common.last()).map_or_else(|| first.steps[0].name.clone(), |step| step.name.clone()))
+}
+
+/// From the first start to the last end.
+fn span(timeline: &Timeline, activities: &[usize]) -> Option<i64> {
+    let all = || activities.iter().map(|index| &timeline.activities[*index]);
+    let start = all().map(|activity| activity.start_ns).min()?;
+    all().map(|activity| activity.end_ns() - start).max()
 }
