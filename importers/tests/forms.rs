@@ -539,6 +539,70 @@ fn types_that_the_pattern_lacks_are_stood_in_for_and_stated() {
     }
 }
 
+#[test]
+fn ranks_of_2023_end_together_however_far_apart_they_start() {
+    // Rank 1 begins each communication milliseconds before rank 0 and ends it a few microseconds after; its uneven
+    // all-to-all has other shapes.
+    let mut files = [Y2023.trace(), Y2023.trace()];
+    for (rank, file) in files.iter_mut().enumerate() {
+        file["distributedInfo"] = json!({"rank": rank, "world_size": 2});
+        for event in file["traceEvents"].as_array_mut().unwrap() {
+            if event["name"].as_str().unwrap().contains("all_to_all") || event["name"] == "c10d::alltoall_base_" {
+                let operator = event["name"] == "c10d::alltoall_base_";
+                let (input, output) = if rank == 0 { (2048, 1024) } else { (1024, 2048) };
+                event["args"]["Input Dims"] = if operator { json!([[output], [input]]) } else { json!([[input]]) };
+            }
+            let early = if rank == 1 && event["cat"] == "kernel" && event["args"]["stream"] == 20 { 7_000 } else { 0 };
+            event["ts"] = json!(event["ts"].as_i64().unwrap() - early);
+            if early > 0 {
+                event["dur"] = json!(event["dur"].as_f64().unwrap() as i64 + early + 3);
+            }
+        }
+    }
+    // Everything of rank 1 shifted: kernels now overlap on its stream by far, and are cut; so give each a stream.
+    for (n, event) in files[1]["traceEvents"].as_array_mut().unwrap().iter_mut().enumerate() {
+        if event["cat"] == "kernel" {
+            event["args"]["stream"] = json!(100 + n);
+            event["tid"] = json!(100 + n);
+        }
+    }
+    let (import, notes) = import(&files);
+    for (op, transfer) in [("all_reduce", 50.0), ("all_to_all", 25.0), ("all_gather", 10.0)] {
+        let (one, other) = (row(&import, 0, op), row(&import, 1, op));
+        assert_eq!((one.wait_ns.map(us), one.transfer_ns.map(us)), (Some(0.0), Some(transfer)), "{op}");
+        // The clocks are aligned on the ends, so the 3 us between them are taken for their offset.
+        assert_eq!((other.wait_ns.map(us), other.transfer_ns.map(us)), (Some(7_003.0), Some(transfer)), "{op}");
+        assert_eq!(one.size, other.size, "{op}");
+    }
+    assert_eq!(row(&import, 0, "all_to_all").size, Some(8_192), "the larger side of the larger rank");
+    assert!(import.pattern.assumed.iter().any(|a| a.what.contains("splits of 2 uneven all-to-alls taken as even")));
+    assert!(!notes.iter().any(|(kind, _)| kind.contains("disagree")));
+    assert_eq!((us(import.clocks[1].offset_ns), import.unmatched.len()), (3.0, 0));
+}
+
+#[test]
+fn what_one_rank_lacks_is_listed() {
+    let mut files = [Y2024_05.trace(), Y2024_05.trace()];
+    for (rank, file) in files.iter_mut().enumerate() {
+        file["distributedInfo"] = json!({"rank": rank, "world_size": 2});
+        let events = file["traceEvents"].as_array_mut().unwrap();
+        if rank == 1 {
+            // It lost the last kernel.
+            events.retain(|event| event["cat"] != "kernel" || event["ts"].as_f64() != Some(300.0));
+        }
+        for event in events {
+            if event["args"].get("Group size").is_some() {
+                event["args"]["Group size"] = json!(2);
+                event["args"]["Process Group Ranks"] = json!("[0, 1]");
+            }
+        }
+    }
+    let (import, _) = import(&files);
+    let [one] = import.unmatched.as_slice() else { panic!("{:?}", import.unmatched) };
+    assert_eq!((one.number, one.ranks.as_slice()), (Some(2), &[0, 1][..]));
+    assert_eq!(one.seen, [(0, "all_gather of 16384 B f32".to_owned())]);
+}
+
 /// A trace without marks: the step of a form several times over, 1 ms apart, after what another step ended with.
 fn unmarked(times: u64) -> Value {
     let mut file = Y2024_05.trace();

@@ -300,6 +300,10 @@ impl Imported {
                 json!({"rank": clock.rank, "last": clock.last, "decided": clock.decided})
             }).collect::<Vec<_>>(),
             "ties": import.ties,
+            "unmatched": import.unmatched.iter().map(|one| json!({
+                "step": &*one.step, "number": one.number, "ranks": one.ranks,
+                "seen": one.seen.iter().map(|(rank, what)| json!({"rank": rank, "what": what})).collect::<Vec<_>>(),
+            })).collect::<Vec<_>>(),
             "self_check": self.check.as_ref().ok().map(|check| json!({
                 "captured_step_us": check.captured_step_us, "dry_step_us": check.other_step_us,
                 "step_error_pct": check.step_error_pct,

@@ -102,8 +102,9 @@ impl Rows {
             duration_ns: time.duration_ns,
             stream: integer(args.stream).or_else(|| number_in(event.tid)).unwrap_or(0),
             correlation,
-            // Until 2023 a row linked to no operator carried its correlation here; the two count separately.
-            external_id: integer(args.external_id).filter(|id| correlation != Some(*id)),
+            // Until 2023 a row linked to no operator carried its correlation here; the two count separately. Rows that
+            // describe their communication are younger, and may carry both by chance.
+            external_id: integer(args.external_id).filter(|id| correlation != Some(*id) || comm.is_some()),
             comm,
         };
         self.device(event, &args).activities.push(activity);

@@ -6,6 +6,7 @@
 //! at best, never sizes, algorithm or protocol. What better evidence leaves open, the next best fills in.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use maestro_pattern::CollectiveKind;
 
@@ -63,6 +64,7 @@ pub(crate) fn classify(
     let records: HashMap<u64, &CommRecord> =
         timeline.records.iter().filter_map(|r| r.external_id.map(|id| (id, r))).collect();
     let surroundings = Surroundings::new(timeline, ranges);
+    let mut names = Names { ours, known: HashMap::new() };
     let mut of = |index: usize, activity: &Activity| {
         let ActivityKind::Kernel { .. } = activity.kind else { return None };
         let launch = links.launches[index].map(|call| &timeline.calls[call]);
@@ -75,8 +77,7 @@ pub(crate) fn classify(
             }
             return Some(Communication { facts: vec![facts], trust: Trust::Metadata });
         }
-        let by_user = ours.iter().find(|kernel| kernel.matches(&activity.name));
-        if by_user.is_none() && !libraries::is_communication(&activity.name) {
+        if !names.communicate(&activity.name) {
             return None;
         }
         if let Some(record) = told {
@@ -102,12 +103,29 @@ pub(crate) fn classify(
             }
         }
         notes.add("communication kernels known by name only: sizes unknown", || activity.name.to_string());
+        let by_user = ours.iter().find(|kernel| kernel.matches(&activity.name));
         let kind = by_user.and_then(|kernel| kernel.kind).or_else(|| libraries::operation(&activity.name));
         let facts = CommFacts::new(kind.map_or(CommOp::Other, CommOp::Collective), activity.name.clone());
         Some(Communication { facts: vec![facts], trust: Trust::Name })
     };
     let all = timeline.activities.iter().enumerate();
     all.filter_map(|(index, activity)| Some((index, of(index, activity)?))).collect()
+}
+
+/// Whether names are those of kernels that communicate, asked once a name: they are long and few.
+struct Names<'a> {
+    ours: &'a [CommKernel],
+    /// By where the name is: equal names of a timeline are mostly one.
+    known: HashMap<*const u8, bool>,
+}
+
+impl Names<'_> {
+    fn communicate(&mut self, name: &Arc<str>) -> bool {
+        *self
+            .known
+            .entry(name.as_ptr())
+            .or_insert_with(|| libraries::is_communication(name) || self.ours.iter().any(|kernel| kernel.matches(name)))
+    }
 }
 
 /// Lets a kernel's record say what its metadata leave open or, copied from one tensor of several or from the reduction

@@ -43,6 +43,22 @@ pub(crate) struct Matches {
     pub arrivals: Vec<Lateness>,
     /// Communications to which nobody came last alone.
     pub ties: usize,
+    /// What did not match though all its ranks were captured.
+    pub unmatched: Vec<Unmatched>,
+}
+
+/// A communication whose ranks were all captured, and that does not match on them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unmatched {
+    /// Name of the step.
+    pub step: Arc<str>,
+    /// Its place among the communications of its ranks in the step, or its sequence number; `None` for sends and
+    /// receives.
+    pub number: Option<u64>,
+    /// Global ranks of its team.
+    pub ranks: Vec<u32>,
+    /// What each rank that it was seen on did, with its size.
+    pub seen: Vec<(u32, String)>,
 }
 
 /// The calls of a communicator in a step.
@@ -66,7 +82,7 @@ pub(crate) fn matches(
     notes: &mut Notes,
 ) -> Matches {
     let step_of = step_of(capture, steps);
-    let meetings = meet(capture, communicators, &step_of, resolved, notes);
+    let (meetings, unmatched) = meet(capture, communicators, &step_of, resolved, notes);
     for meeting in &meetings {
         splits::complete(capture, communicators, meeting, resolved, notes);
     }
@@ -86,7 +102,7 @@ pub(crate) fn matches(
         }
     }
     let first: Vec<HashSet<usize>> = resolved.iter().map(|all| first(all)).collect();
-    Matches { clocks, timing, first, arrivals, ties }
+    Matches { clocks, timing, first, arrivals, ties, unmatched }
 }
 
 /// Of the kernels of a timeline, those that are the first of their communicator and kind, if others follow.
@@ -120,7 +136,7 @@ fn meet(
     step_of: &[Vec<Option<Arc<str>>>],
     resolved: &[Vec<Resolved>],
     notes: &mut Notes,
-) -> Vec<Meeting> {
+) -> (Vec<Meeting>, Vec<Unmatched>) {
     // Kernels that run together, each on another timeline. Ordered maps, so that the same capture gives the same result
     // every time.
     let sequenced = sequenced(resolved, step_of);
@@ -153,32 +169,44 @@ fn meet(
             }
         }
     }
-    let mut meetings = Vec::new();
+    let (mut meetings, mut unmatched) = (Vec::new(), Vec::new());
     let several = capture.timelines.len() > 1;
+    let captured: HashSet<u32> = (0..capture.timelines.len()).map(|t| capture.rank(t)).collect();
+    let seen = |at: &[At]| -> Vec<(u32, String)> {
+        at.iter().map(|at| (capture.rank(at.0), resolved[at.0][at.1].operation.shown())).collect()
+    };
     for ((communicator, step, n), at) in collectives {
         let (t, i) = at[0];
         let ranks = &communicators.all[communicator].ranks;
-        let operation = &resolved[t][i].operation;
-        if !at.iter().all(|at| same_call(&resolved[t][i], &resolved[at.0][at.1])) {
+        let agree = at.iter().all(|at| same_call(&resolved[t][i], &resolved[at.0][at.1]));
+        let whole = at.len() == ranks.len();
+        if !(agree && whole) && ranks.iter().all(|rank| captured.contains(rank)) {
+            let (step, number, ranks) = (step.clone(), Some(n), ranks.clone());
+            unmatched.push(Unmatched { step, number, ranks, seen: seen(&at) });
+        }
+        if !agree {
             notes.add("communications whose ranks disagree on kind or size", || {
-                let said: Vec<String> = at
-                    .iter()
-                    .map(|at| format!("rank {}: {}", capture.rank(at.0), resolved[at.0][at.1].operation.shown()))
-                    .collect();
-                format!("number {n} of step {step} on ranks {ranks:?}; {}", said.join(", "))
+                let said = seen(&at).into_iter().map(|(rank, what)| format!("rank {rank}: {what}"));
+                format!("number {n} of step {step} on ranks {ranks:?}; {}", said.collect::<Vec<_>>().join(", "))
             });
             continue;
         }
-        let whole = at.len() == ranks.len();
         if !whole && several {
             notes.add(UNMATCHED, || {
                 let met: Vec<u32> = at.iter().map(|at| capture.rank(at.0)).collect();
-                format!("{}, number {n} of step {step} on ranks {ranks:?}: only on {met:?}", operation.shown())
+                let shown = resolved[t][i].operation.shown();
+                format!("{shown}, number {n} of step {step} on ranks {ranks:?}: only on {met:?}")
             });
         }
         meetings.push(Meeting { at, whole });
     }
     for (at, whole) in joined(transfers) {
+        let (t, i) = at[0];
+        let ranks = &communicators.all[resolved[t][i].communicator].ranks;
+        if !whole && ranks.iter().all(|rank| captured.contains(rank)) {
+            let step = step_of[t][resolved[t][i].activity].clone().unwrap_or_else(|| "".into());
+            unmatched.push(Unmatched { step, number: None, ranks: ranks.clone(), seen: seen(&at) });
+        }
         if !whole && several {
             notes.add(UNMATCHED, || {
                 let met: Vec<u32> = at.iter().map(|at| capture.rank(at.0)).collect();
@@ -187,7 +215,7 @@ fn meet(
         }
         meetings.push(Meeting { at, whole });
     }
-    meetings
+    (meetings, unmatched)
 }
 
 /// What is said of communications that not all ranks of their team are seen in.

@@ -48,6 +48,7 @@ use maestro_pattern::{Assumption, Axis, AxisShape, Confidence, MOST_RANKS, Measu
 
 pub use clocks::RankClock;
 pub use folding::Folding;
+pub use matching::Unmatched;
 pub use rates::CopySummary;
 pub use summary::{CollectiveSummary, Conservation, FirstInstance, StepSummary};
 
@@ -100,6 +101,8 @@ pub struct Import {
     pub clocks: Vec<RankClock>,
     /// Communications that several ranks started last at the same nanosecond: they count for no rank.
     pub ties: usize,
+    /// Communications that do not match on their ranks, though all of these were captured.
+    pub unmatched: Vec<Unmatched>,
 }
 
 /// Makes a pattern of one step of `capture`.
@@ -226,6 +229,7 @@ pub fn synthesise(capture: &Capture, options: &Options, notes: &mut Notes) -> Re
         clock_error_ns: matches.clocks.iter().map(|clock| clock.error_ns).max().unwrap_or(0),
         clocks: clocks::of_ranks(&ranks, &matches),
         ties: matches.ties,
+        unmatched: matches.unmatched,
     })
 }
 
