@@ -39,6 +39,8 @@ pub struct Timeline {
     pub world_size: Option<u32>,
     /// The file it was read from.
     pub file: PathBuf,
+    /// Number of the host process, if recorded. Unique on a host only.
+    pub process: Option<i64>,
     /// Ordinal of the device inside the process.
     pub device: u32,
     /// Name of the device.

@@ -5,7 +5,7 @@ mod common;
 
 use common::{import, import_with, row, us};
 use maestro_importers::Notes;
-use maestro_importers::synthesis::{Import, Options};
+use maestro_importers::synthesis::{Import, Options, synthesise};
 use serde_json::{Map, Value, json};
 
 /// How a year wrote it.
@@ -601,6 +601,47 @@ fn what_one_rank_lacks_is_listed() {
     let [one] = import.unmatched.as_slice() else { panic!("{:?}", import.unmatched) };
     assert_eq!((one.number, one.ranks.as_slice()), (Some(2), &[0, 1][..]));
     assert_eq!(one.seen, [(0, "all_gather of 16384 B f32".to_owned())]);
+}
+
+#[test]
+fn damage_to_any_form_is_no_panic() {
+    // A small generator of pseudo-random numbers (Marsaglia's xorshift64).
+    let mut state = 0x9e37_79b9_7f4a_7c15u64;
+    let mut random = move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state as usize
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let files = [0, 1].map(|rank| folder.path().join(format!("rank{rank}.json")));
+    let (mut patterns, mut errors) = (0, 0);
+    for round in 0..160 {
+        let form = [Y2023, Y2024_04, Y2026, Form { text_ids: true, ..Y2024_05 }][round % 4];
+        for (rank, file) in files.iter().enumerate() {
+            let mut trace = form.trace();
+            trace["distributedInfo"]["rank"] = json!(rank);
+            let mut text = trace.to_string().into_bytes();
+            for _ in 0..round / 4 {
+                let at = random() % text.len();
+                match text[at] {
+                    b'0'..=b'9' => text[at] = b'0' + (random() % 10) as u8,
+                    b'a'..=b'z' if random().is_multiple_of(8) => text[at] = b'a' + (random() % 26) as u8,
+                    b',' if random().is_multiple_of(64) => text[at] = b'0',
+                    _ => {}
+                }
+            }
+            std::fs::write(file, &text).unwrap();
+        }
+        let mut notes = Notes::default();
+        let outcome = maestro_importers::read(&[folder.path().to_owned()], &mut notes)
+            .and_then(|capture| synthesise(&capture, &Options::default(), &mut notes));
+        match outcome {
+            Ok(_) => patterns += 1,
+            Err(_) => errors += 1,
+        }
+    }
+    assert!(patterns > 20 && errors > 10, "{patterns} patterns, {errors} errors");
 }
 
 /// A trace without marks: the step of a form several times over, 1 ms apart, after what another step ended with.

@@ -14,19 +14,22 @@ use crate::source::rank_in_name;
 /// Node of each record, by the record's index.
 type Joined = BTreeMap<usize, CommFacts>;
 
-/// Fills in what the timelines lack. A trace is of the rank that its name tells, or else of the one it fits best.
+/// Fills in what the timelines lack. A trace is of the rank that its process or its name tells, or else of the one it
+/// fits best.
 pub(crate) fn join(traces: &[ExecutionTrace], timelines: &mut [Timeline], notes: &mut Notes) {
     for trace in traces {
-        let told = trace.file.file_name().and_then(|name| rank_in_name(&name.to_string_lossy()));
+        let told = trace.file.file_name().and_then(|name| rank(&name.to_string_lossy()));
         let named = timelines.iter().position(|timeline| told.is_some() && timeline.rank == told);
         let fits = |t: usize| joined(trace, &timelines[t]);
-        let best = match named {
-            Some(t) => Some((t, fits(t), "by its name")),
-            None => best(timelines.len(), fits).map(|(t, joined)| (t, joined, "the one it fits")),
+        let best = match (by_process(trace, timelines), named) {
+            (Some(t), _) => Some((t, fits(t), "of its process")),
+            (None, Some(t)) => Some((t, fits(t), "by its name")),
+            (None, None) => best(timelines.len(), fits).map(|(t, joined)| (t, joined, "the one it fits")),
         };
         let Some((t, joined, why)) = best.filter(|(_, joined, _)| !joined.is_empty()) else {
-            notes
-                .add("execution traces that fit no rank of the capture, not used", || trace.file.display().to_string());
+            notes.add("execution traces that fit no rank of the capture, or several: not used", || {
+                trace.file.display().to_string()
+            });
             continue;
         };
         let (matched, records) = (joined.len(), timelines[t].records.len());
@@ -39,6 +42,20 @@ pub(crate) fn join(traces: &[ExecutionTrace], timelines: &mut [Timeline], notes:
             )
         });
     }
+}
+
+/// The only timeline of the trace's process.
+fn by_process(trace: &ExecutionTrace, timelines: &[Timeline]) -> Option<usize> {
+    let process = trace.process?;
+    let mut same = timelines.iter().enumerate().filter(|(_, timeline)| timeline.process == Some(process));
+    let only = same.next()?.0;
+    same.next().is_none().then_some(only)
+}
+
+/// The rank that a trace's name tells: as of any capture, or a number at its end (`host_3.json`).
+fn rank(name: &str) -> Option<u32> {
+    let stem = name.split('.').next().unwrap_or_default();
+    rank_in_name(name).or_else(|| stem.rsplit_once(['_', '-'])?.1.parse().ok())
 }
 
 /// The timeline that most records were found for, if no other has as many.

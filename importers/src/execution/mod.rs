@@ -26,6 +26,8 @@ use crate::{Error, Head, Notes, Result};
 #[derive(Debug)]
 pub(crate) struct ExecutionTrace {
     pub file: PathBuf,
+    /// Number of the process.
+    process: Option<i64>,
     /// Communication calls, in the order in which they were made.
     nodes: Vec<Node>,
     /// Global ranks by name of process group.
@@ -45,7 +47,7 @@ pub(crate) fn recognises(head: &Head) -> bool {
 /// # Errors
 /// The file cannot be read, or breaks before its first node.
 pub(crate) fn read(file: &Path, notes: &mut Notes) -> Result<ExecutionTrace> {
-    let mut trace = ExecutionTrace { file: file.to_owned(), nodes: Vec::new(), groups: BTreeMap::new() };
+    let mut trace = ExecutionTrace { file: file.to_owned(), process: None, nodes: Vec::new(), groups: BTreeMap::new() };
     let mut seen = 0;
     let mut reader = Reader { input: Input::open(file)?, byte: 0, failed: None };
     let outcome = {
@@ -117,6 +119,8 @@ impl<'de> Visitor<'de> for Document<'_> {
         while let Some(key) = map.next_key::<String>()? {
             if key == "nodes" {
                 map.next_value_seed(Nodes { trace: &mut *trace, seen: &mut *seen, notes: &mut *notes })?;
+            } else if key == "pid" {
+                trace.process = map.next_value::<serde_json::Value>()?.as_i64();
             } else {
                 map.next_value::<IgnoredAny>()?;
             }

@@ -66,6 +66,11 @@ fn groups() -> Value {
 
 /// A trace of the same two calls, a wait before them, in a schema. `function`: id of the first call's function.
 fn trace(schema: &str, function: u64) -> String {
+    trace_of(8, schema, function)
+}
+
+/// The same of another process than that of the profiles, which is 9, or of it.
+fn trace_of(process: u32, schema: &str, function: u64) -> String {
     let mut nodes = vec![];
     for n in 0..2u64 {
         let (id, rf) = (100 + 10 * n, if function == 0 { 0 } else { function + n });
@@ -112,7 +117,7 @@ fn trace(schema: &str, function: u64) -> String {
                     "inputs": {"values": [groups()], "shapes": [[]], "types": ["String"]}}),
     };
     nodes.extend([json!({"name": "aten::mm", "id": 7, "inputs": {"values": [[1, 2]]}}), wait, init]);
-    format!("{{\"schema\": \"{schema}\", \"pid\": 9, \"nodes\": {}}}", Value::from(nodes))
+    format!("{{\"schema\": \"{schema}\", \"pid\": {process}, \"nodes\": {}}}", Value::from(nodes))
 }
 
 fn read_all(files: &[(&str, &str)]) -> (Result<Capture>, Notes) {
@@ -184,6 +189,23 @@ fn a_trace_goes_to_the_rank_of_its_name_or_the_one_it_fits() {
         read_all(&[("a.json", &profile(0, [0, 0])), ("b.json", &other), ("et_rank1.json", &trace("1.1.0", 0))]);
     assert!(kernels(&capture.unwrap())[0].0.is_empty());
     assert!(notes.iter().any(|(kind, _)| kind.contains("fit no rank")));
+}
+
+#[test]
+fn of_ranks_that_do_the_same_the_process_tells() {
+    let other = profile(1, [0, 0]).replace("\"pid\": 9", "\"pid\": 7");
+    let (capture, notes) =
+        read_all(&[("a.json", &other), ("b.json", &profile(0, [0, 0])), ("t.json", &trace_of(7, "1.1.0", 0))]);
+    let capture = capture.unwrap();
+    assert_eq!((kernels(&capture)[0].0.len(), capture.timelines[1].process), (0, Some(7)));
+    let joined = notes.iter().find(|(kind, _)| kind.contains("joined")).unwrap().1;
+    assert!(joined.example.contains("with rank 1 (of its process)"), "{}", joined.example);
+    // Without a process or a name it might be of either.
+    let (_, notes) = read_all(&[("a.json", &other), ("b.json", &profile(0, [0, 0])), ("t.json", &trace("1.1.0", 0))]);
+    assert!(notes.iter().any(|(kind, _)| kind.contains("fit no rank")));
+    let (_, notes) =
+        read_all(&[("a.json", &other), ("b.json", &profile(0, [0, 0])), ("host_1.json", &trace("1.1.0", 0))]);
+    assert!(notes.iter().any(|(_, note)| note.example.contains("with rank 1 (by its name)")));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::path::Path;
 use super::header::Header;
 use super::overrun;
 use super::rows::{DeviceRows, Rows};
-use crate::capture::{CallKind, Timeline};
+use crate::capture::{CallKind, HostCall, Timeline};
 use crate::{Error, Notes, Result, libraries};
 
 /// A device of a process.
@@ -140,11 +140,13 @@ impl Rows {
         let records = self.records.iter().filter(|r| mine(&owners.by_external_id, r.external_id) && here(r.thread));
         let annotations = self.annotations.iter().filter(|annotation| here(annotation.thread));
         let steps = self.steps.iter().filter(|step| here(step.thread));
+        let calls: Vec<HostCall> = calls.copied().collect();
         Timeline {
+            process: process.or_else(|| self.threads.process(calls.first()?.thread)),
             device: device.1,
             activities: rows.activities,
             stream_waits: rows.waits,
-            calls: calls.copied().collect(),
+            calls,
             records: records.cloned().collect(),
             annotations: annotations.cloned().collect(),
             steps: steps.cloned().collect(),
