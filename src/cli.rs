@@ -57,6 +57,7 @@ pub struct Import {
 }
 
 /// What to take of a capture.
+#[cfg(feature = "import")]
 #[derive(Debug, Default, Args)]
 pub struct Choice {
     /// The step to take, by name or number [default: the last one of typical length]

@@ -82,6 +82,20 @@ fn case_03_peers_come_from_ranks_in_the_group_or_from_annotations() {
 }
 
 #[test]
+fn case_07_copies_that_took_no_time_have_no_bandwidth() {
+    // The bandwidths that the profiler wrote, which are no JSON, are another test's matter.
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/cases/07-inf-nan-bandwidth.json");
+    let text = std::fs::read_to_string(path).unwrap();
+    let text = text.replace("(GB/s)\": inf", "(GB/s)\": null").replace("(GB/s)\": NaN", "(GB/s)\": null");
+    let (import, _) = import(&[serde_json::from_str(&text).unwrap()]);
+    let count: usize = import.copies.iter().map(|copies| copies.count).sum();
+    let timed: Vec<_> = import.copies.iter().filter(|copies| copies.gbps.is_some()).collect();
+    assert_eq!((count, timed.len(), us(timed[0].duration_ns)), (3, 1, 40.0));
+    close(timed[0].gbps, 26.2144);
+    assert!(import.copies.iter().all(|copies| copies.duration_ns > 0 || copies.gbps.is_none()));
+}
+
+#[test]
 fn case_09_a_name_is_no_identity() {
     let (import, _) = import(&all("09-group-name-reused", 4));
     assert_eq!(import.teams, [("tp".to_owned(), vec![vec![0, 1], vec![2, 3]])]);
@@ -296,6 +310,16 @@ fn case_23_a_rank_without_a_row_has_it_in_the_others_columns() {
     let (import, _) = import(&[all_to_all(2, &none), all_to_all(3, &[])]);
     let matrix = vec![vec![1_048_576, 3_145_728], vec![1_048_576, 2_097_152]];
     assert_eq!(row(&import, 3, "all_to_all").splits.as_ref(), Some(&matrix));
+}
+
+#[test]
+fn case_23_cut_splits_are_stated_as_even() {
+    let cut = [("In split size", json!("[1048576, ...]")), ("Out split size", json!("[3145728, ..., 7]"))];
+    let (import, notes) = import(&[all_to_all(2, &cut), all_to_all(3, &cut)]);
+    assert_eq!(row(&import, 2, "all_to_all").splits, None);
+    let stated = |a: &maestro_pattern::Assumption| a.what.starts_with("splits of 2 uneven all-to-alls taken as even");
+    assert!(import.pattern.assumed.iter().any(stated));
+    assert!(notes.iter().any(|(kind, _)| kind == "communications whose list of splits is cut"));
 }
 
 #[test]

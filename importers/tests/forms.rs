@@ -25,6 +25,8 @@ struct Form {
     named: bool,
     unlinked_id_is_correlation: bool,
     ranks: bool,
+    /// The caller's rank, strides and concrete inputs.
+    strides: bool,
     extras: bool,
 }
 
@@ -42,12 +44,14 @@ const Y2023: Form = Form {
     named: false,
     unlinked_id_is_correlation: true,
     ranks: false,
+    strides: false,
     extras: false,
 };
 
 const Y2024_04: Form = Form { whole: false, named: true, unlinked_id_is_correlation: false, ..Y2023 };
 const Y2024_05: Form = Form { header_base: true, ranks: true, ..Y2024_04 };
-const Y2026: Form = Form { extras: true, kernel: "(ncclDevKernelArgsStorage<4096ul>)", ..Y2024_05 };
+const Y2025: Form = Form { strides: true, kernel: "(ncclDevKernelArgsStorage<4096ul>)", ..Y2024_05 };
+const Y2026: Form = Form { extras: true, ..Y2025 };
 
 /// A call of the step: when it starts and how long its kernel runs, in microseconds, and what it is.
 struct Call {
@@ -149,8 +153,12 @@ impl Form {
             facts.insert("In split size".into(), json!("[]"));
             facts.insert("Out split size".into(), json!("[]"));
         }
-        if self.extras {
+        if self.strides {
             facts.insert("Rank".into(), json!(0));
+            facts.insert("Input Strides".into(), json!([[1], [], []]));
+            facts.insert("Concrete Inputs".into(), json!(["", "", "0"]));
+        }
+        if self.extras {
             facts.insert("Seq".into(), json!(n + 7));
             facts.insert("Comms Id".into(), json!(10_159_970_886_766_084_423u64));
             facts.insert("Is asynchronized op".into(), json!(false));
@@ -303,6 +311,27 @@ fn fractions_of_an_epoch_microsecond_count_in_2024() {
 fn times_are_relative_to_a_base_from_2024_on() {
     let (import, _) = check(Y2024_05, Y2024_05.trace());
     assert_eq!(import.teams[0].1, [vec![0, 1, 2, 3]]);
+}
+
+#[test]
+fn strides_and_concrete_inputs_of_2025_change_nothing() {
+    check(Y2025, Y2025.trace());
+}
+
+#[test]
+fn a_start_that_was_cut_off_at_the_base_is_no_time() {
+    // What began before the base is written as 0, though it lasted.
+    let mut file = Y2024_05.trace();
+    for event in file["traceEvents"].as_array_mut().unwrap() {
+        event["ts"] = json!(event["ts"].as_f64().unwrap() + 5_200_000_000_000.0);
+    }
+    let early = json!({"stream": 7, "correlation": 800});
+    let mut lost = Y2024_05.event(0, "began before the base", 0.0, 12.0, early);
+    lost["ts"] = json!(0);
+    file["traceEvents"].as_array_mut().unwrap().push(lost);
+    let (import, notes) = check(Y2024_05, file);
+    assert_eq!(import.conservation[0].dropped.0, 1);
+    assert!(notes.iter().any(|(kind, note)| kind.contains("without times") && note.count == 1));
 }
 
 #[test]

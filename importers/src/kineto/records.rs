@@ -128,6 +128,8 @@ impl Rows {
     /// Puts the rows of each call together.
     pub(super) fn settle_records(&mut self, notes: &mut Notes) {
         let hints = std::mem::take(&mut self.hints);
+        // Where records name their calls every call has one, and what stands alone is another library's.
+        let named = !self.records.is_empty();
         let mut threads: HashMap<i64, Vec<Row>> = HashMap::new();
         for record in self.records.drain(..) {
             threads.entry(record.thread).or_default().push(Row::Record(record));
@@ -138,7 +140,7 @@ impl Rows {
         let mut threads: Vec<(i64, Vec<Row>)> = threads.into_iter().collect();
         threads.sort_by_key(|(thread, _)| *thread);
         for (_, rows) in threads {
-            settle_thread(rows, &mut self.records, notes);
+            settle_thread(rows, named, &mut self.records, notes);
         }
     }
 }
@@ -208,14 +210,14 @@ struct Call {
     end_ns: i64,
 }
 
-fn settle_thread(mut rows: Vec<Row>, records: &mut Vec<CommRecord>, notes: &mut Notes) {
+fn settle_thread(mut rows: Vec<Row>, named: bool, records: &mut Vec<CommRecord>, notes: &mut Notes) {
     rows.sort_by_key(|row| (row.span().0, std::cmp::Reverse(row.span().1), row.depth()));
     let mut call: Option<Call> = None;
     for row in rows {
         let (start, end) = row.span();
         let inside = call.as_ref().is_some_and(|call| start <= call.end_ns && end <= call.end_ns);
         if !inside && let Some(done) = call.take() {
-            done.finish(records, notes);
+            done.finish(named, records, notes);
         }
         let call = call.get_or_insert_with(|| Call {
             operator: None,
@@ -232,17 +234,19 @@ fn settle_thread(mut rows: Vec<Row>, records: &mut Vec<CommRecord>, notes: &mut 
         }
     }
     if let Some(done) = call {
-        done.finish(records, notes);
+        done.finish(named, records, notes);
     }
 }
 
 impl Call {
-    fn finish(self, records: &mut Vec<CommRecord>, notes: &mut Notes) {
+    fn finish(self, named: bool, records: &mut Vec<CommRecord>, notes: &mut Notes) {
         let barrier = CommOp::Collective(CollectiveKind::Barrier);
         let hints = || self.annotations.iter().chain(&self.operator).filter_map(|hint| hint.facts.as_ref());
         let is_barrier = hints().any(|facts| facts.op == barrier) || self.records.iter().any(|r| r.facts.op == barrier);
         if self.records.is_empty() {
-            self.unrecorded(is_barrier, records, notes);
+            if !named || self.unnamed.is_some() {
+                self.unrecorded(is_barrier, records, notes);
+            }
             return;
         }
         let single = self.records.len() == 1;

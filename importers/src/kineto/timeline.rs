@@ -38,6 +38,7 @@ impl Rows {
             let launches = self.calls.iter().filter(|call| call.kind == CallKind::Launch).count();
             return Err(Error::NoActivities { file: file.to_owned(), launches });
         };
+        devices.values_mut().for_each(|rows| rows.leave_out_cut_starts(notes));
         self.settle_records(notes);
         let activities = devices.values_mut().flat_map(|rows| rows.activities.iter_mut());
         self.groups.settle(header, activities, &mut self.records, notes);
@@ -152,6 +153,22 @@ impl Rows {
             steps: steps.cloned().collect(),
             products: self.products.clone(),
             ..Timeline::default()
+        }
+    }
+}
+
+impl DeviceRows {
+    /// Leaves out what is written to start at the base itself when all else came long after: that start is none.
+    fn leave_out_cut_starts(&mut self, notes: &mut Notes) {
+        /// Bases are months apart, so that nothing of a recording lies this close behind one by chance.
+        const LONG_NS: i64 = 60_000_000_000;
+        let others = self.activities.iter().map(|activity| activity.start_ns).filter(|start| *start != 0).min();
+        if others.is_none_or(|first| first < LONG_NS) {
+            return;
+        }
+        for activity in self.activities.extract_if(.., |activity| activity.start_ns == 0) {
+            *self.untimed.entry(activity.kind.name()).or_default() += 1;
+            notes.add("device rows without times, left out", || activity.name.to_string());
         }
     }
 }
