@@ -508,7 +508,8 @@ fn kernels_that_no_id_links_are_the_records_in_their_order() {
             event["name"] = json!("hipExtLaunchKernel");
         }
     }
-    for at in [2.0, 30.0] {
+    // The second of them starts when the first record is already made.
+    for at in [2.0, 65.0] {
         let args = json!({"correlation": 0, "stream": 20, "device": 0});
         events.push(Y2024_05.event(0, "ncclDevKernel_Generic_4(ncclDevKernelArgsStorage<4096ul>)", at, 9.0, args));
     }
@@ -718,7 +719,10 @@ fn without_marks_and_repetitions_the_whole_is_a_step() {
     let mut exception = unmarked(4);
     let kernel = json!({"stream": 7, "correlation": 6});
     exception["traceEvents"].as_array_mut().unwrap().push(Y2024_05.event(0, "now and then", 1500.0, 1.0, kernel));
-    for file in [unmarked(2), exception] {
+    let mut other = unmarked(4);
+    let events = other["traceEvents"].as_array_mut().unwrap();
+    events.iter_mut().filter(|event| event["name"] == "sgemm").nth(1).unwrap()["name"] = json!("dgemm");
+    for file in [unmarked(2), exception, other] {
         let (import, _) = import(&[file]);
         assert_eq!((import.steps.len(), &*import.chosen_step), (1, "whole"));
     }
