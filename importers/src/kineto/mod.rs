@@ -14,6 +14,7 @@ mod records;
 mod rows;
 mod scan;
 mod tensors;
+mod threads;
 mod time;
 mod timeline;
 

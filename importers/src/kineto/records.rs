@@ -33,7 +33,7 @@ pub(super) struct Hint {
     /// What it says, its sizes as far as shapes tell; `None`: a record that does not name its collective.
     facts: Option<CommFacts>,
     source: RecordSource,
-    thread: i64,
+    pub(super) thread: i64,
     start_ns: i64,
     end_ns: i64,
     external_id: Option<u64>,

@@ -12,6 +12,7 @@ use super::groups::Groups;
 use super::names::Names;
 use super::product::Multiply;
 use super::records::{Hint, OPERATORS, RECORD, is_library};
+use super::threads::Threads;
 use super::time::{is_nanoseconds, parse, parse_ns, parse_us};
 use crate::Notes;
 use crate::capture::{
@@ -195,35 +196,6 @@ impl Rows {
 
     pub(super) fn thread(&mut self, event: &Event<'_>) -> i64 {
         self.threads.id(number_in(event.pid).unwrap_or(0), number_in(event.tid).unwrap_or(0))
-    }
-}
-
-/// Threads by numbers that are unique in the file, though processes of different hosts may number theirs alike.
-#[derive(Default)]
-pub(super) struct Threads {
-    /// The processes in which a number was met, in that order.
-    processes: HashMap<i64, Vec<i64>>,
-}
-
-impl Threads {
-    /// Where a thread's number leaves room for the place of its process.
-    const PLACE: u32 = 40;
-
-    /// The thread's own number if no other process has it.
-    fn id(&mut self, process: i64, thread: i64) -> i64 {
-        let processes = self.processes.entry(thread).or_default();
-        let place = processes.iter().position(|known| *known == process).unwrap_or_else(|| {
-            processes.push(process);
-            processes.len() - 1
-        });
-        thread.wrapping_add((place as i64) << Self::PLACE)
-    }
-
-    /// The process of a thread.
-    pub(super) fn process(&self, id: i64) -> Option<i64> {
-        let of = |thread: i64, place: usize| self.processes.get(&thread).and_then(|known| known.get(place)).copied();
-        let place = (id >> Self::PLACE).max(0);
-        of(id - (place << Self::PLACE), usize::try_from(place).ok()?).or_else(|| of(id, 0))
     }
 }
 

@@ -39,6 +39,7 @@ impl Rows {
             return Err(Error::NoActivities { file: file.to_owned(), launches });
         };
         devices.values_mut().for_each(|rows| rows.leave_out_cut_starts(notes));
+        self.name_threads();
         self.settle_records(notes);
         let activities = devices.values_mut().flat_map(|rows| rows.activities.iter_mut());
         self.groups.settle(header, activities, &mut self.records, notes);
@@ -97,6 +98,19 @@ impl Rows {
             timelines.push(timeline);
         }
         Ok(timelines)
+    }
+
+    /// Gives threads the numbers that they keep.
+    fn name_threads(&mut self) {
+        let now = self.threads.settle();
+        let calls = self.calls.iter_mut().chain(&mut self.unknown_calls).map(|call| &mut call.thread);
+        let records = self.records.iter_mut().map(|record| &mut record.thread);
+        let hints = self.hints.iter_mut().map(|hint| &mut hint.thread);
+        let annotations = self.annotations.iter_mut().map(|annotation| &mut annotation.thread);
+        let steps = self.steps.iter_mut().map(|step| &mut step.thread);
+        for thread in calls.chain(records).chain(hints).chain(annotations).chain(steps) {
+            *thread = now.get(thread).copied().unwrap_or(*thread);
+        }
     }
 
     /// Which process drove each device, if there are several of both: the one with most of the device's correlations
