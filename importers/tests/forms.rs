@@ -671,7 +671,7 @@ fn damage_to_any_form_is_no_panic() {
             Err(_) => errors += 1,
         }
     }
-    assert!(patterns > 20 && errors > 10, "{patterns} patterns, {errors} errors");
+    assert!(patterns > 20 && errors > 0, "{patterns} patterns, {errors} errors");
 }
 
 /// A trace without marks: the step of a form several times over, 1 ms apart, after what another step ended with.
