@@ -59,6 +59,7 @@ pub struct Import {
 }
 
 /// What to take of a capture.
+#[cfg(feature = "import")]
 #[derive(Debug, Default, PartialEq, Args)]
 pub struct Choice {
     /// The step to take, by name or number [default: the last one of typical length]
@@ -68,13 +69,15 @@ pub struct Choice {
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
     /// Host time between launches: `captured`, `none`, or `scale=0.4` for that share of it (profiling slows the host)
-    #[cfg(feature = "import")]
     #[arg(long, value_name = "HOW", default_value = "captured", value_parser = host_time)]
     pub host: HostTime,
     /// Keep blocks that differ in sizes only, as the experts of layers do, apart instead of averaging them
-    #[cfg(feature = "import")]
     #[arg(long)]
     pub exact: bool,
+    /// Kernels that communicate though no known library names them so, and what they do; may be given several times.
+    /// PATTERN is part of a name, or with * and ? a whole one; e.g. my_ring_gather=all_gather
+    #[arg(long, value_name = "PATTERN[=OPERATION]")]
+    pub comm_kernel: Vec<maestro_importers::CommKernel>,
 }
 
 #[derive(Debug, Args)]

@@ -6,7 +6,7 @@
 //! Times are integer nanoseconds. Their zero is the recording's own (often the Unix epoch); only differences, and
 //! comparisons between ranks of one capture, mean something.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -41,6 +41,8 @@ pub struct Timeline {
     pub world_size: Option<u32>,
     /// The file it was read from.
     pub file: PathBuf,
+    /// Number of the host process, if recorded. Unique on a host only.
+    pub process: Option<i64>,
     /// Ordinal of the device inside the process.
     pub device: u32,
     /// Name of the device.
@@ -67,6 +69,9 @@ pub struct Timeline {
     pub groups: Vec<ProcessGroup>,
     /// Recorded waits of a stream for an event of another; empty unless the profiler was told to record them.
     pub stream_waits: Vec<StreamWait>,
+    /// How many activities of a kind ([`ActivityKind::name`]) were recorded without times, and so are not among
+    /// `activities`.
+    pub untimed: BTreeMap<&'static str, usize>,
 }
 
 impl Timeline {
@@ -183,6 +188,21 @@ pub struct CommRecord {
     pub end_ns: i64,
     /// Links it to its kernel, if that carries the same.
     pub external_id: Option<u64>,
+    /// Which kind of row told it.
+    pub source: RecordSource,
+    /// Links it to its node of an execution trace, if recorded.
+    pub function_id: Option<u64>,
+}
+
+/// Which kind of host row told of a communication, best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RecordSource {
+    /// `record_param_comms` with its arguments.
+    Params,
+    /// The communication library's annotation (`nccl:all_reduce`), where the record names nothing (until 2023).
+    Annotation,
+    /// The operator that was called (`c10d::allreduce_`).
+    Operator,
 }
 
 /// What a kernel's metadata or a host record say about a communication.
@@ -212,6 +232,70 @@ pub struct CommFacts {
     pub group_desc: Option<Arc<str>>,
     /// Sequence number in the group.
     pub seq: Option<u64>,
+    /// Rank in the group of the peer of a send or receive, for where the global one is not recorded.
+    pub group_peer: Option<u32>,
+    /// Whether the splits were recorded and cut.
+    pub splits_cut: bool,
+    /// The element type as recorded, where `dtype` is only one of its size that stands for it.
+    pub stands_for: Option<Arc<str>>,
+}
+
+impl CommFacts {
+    /// Nothing but the operation and its recorded name.
+    pub fn new(op: CommOp, recorded_name: Arc<str>) -> Self {
+        Self {
+            op,
+            recorded_name,
+            dtype: None,
+            in_elements: 0,
+            out_elements: 0,
+            in_splits: Vec::new(),
+            out_splits: Vec::new(),
+            group_size: None,
+            ranks: None,
+            group_name: None,
+            group_desc: None,
+            seq: None,
+            group_peer: None,
+            splits_cut: false,
+            stands_for: None,
+        }
+    }
+
+    /// Takes over from `other`, which speaks of the same call, what is missing here.
+    pub fn complete(&mut self, other: &Self) {
+        if self.op == CommOp::Other {
+            self.op = other.op;
+        }
+        match (&mut self.op, other.op) {
+            (CommOp::Send { to: mine }, CommOp::Send { to: peer })
+            | (CommOp::Recv { from: mine }, CommOp::Recv { from: peer }) => *mine = mine.or(peer),
+            _ => {}
+        }
+        if self.dtype.is_none() {
+            self.dtype = other.dtype;
+            self.stands_for.clone_from(&other.stands_for);
+        }
+        if self.in_elements == 0 && self.out_elements == 0 {
+            (self.in_elements, self.out_elements) = (other.in_elements, other.out_elements);
+        }
+        if self.in_splits.is_empty() && self.out_splits.is_empty() && !other.in_splits.is_empty() {
+            self.in_splits.clone_from(&other.in_splits);
+            self.out_splits.clone_from(&other.out_splits);
+            self.splits_cut = other.splits_cut;
+        }
+        self.group_size = self.group_size.or(other.group_size);
+        self.group_peer = self.group_peer.or(other.group_peer);
+        self.seq = self.seq.or(other.seq);
+        for (mine, theirs) in [(&mut self.group_name, &other.group_name), (&mut self.group_desc, &other.group_desc)] {
+            if mine.is_none() {
+                mine.clone_from(theirs);
+            }
+        }
+        if self.ranks.is_none() {
+            self.ranks.clone_from(&other.ranks);
+        }
+    }
 }
 
 /// Which communication.
@@ -287,31 +371,4 @@ pub struct StreamWait {
     pub record_correlation: Option<u64>,
     /// Number of the event, if recorded. One event may be recorded, and waited for, many times.
     pub event: Option<u64>,
-}
-
-/// Whether a kernel's name is one of a communication library's.
-pub(crate) fn is_communication(name: &str) -> bool {
-    let name = name.strip_prefix("void ").unwrap_or(name);
-    let starts = |prefix: &str| name.get(..prefix.len()).is_some_and(|head| head.eq_ignore_ascii_case(prefix));
-    ["nccl", "rccl", "msccl"].iter().any(|prefix| starts(prefix))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_of_communication_libraries_are_known_in_any_case() {
-        for name in [
-            "ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
-            "ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)",
-            "void rcclGenericKernel<1, false>(ncclDevComm*)",
-            "mscclKernel_Sum_half_Simple",
-        ] {
-            assert!(is_communication(name), "{name}");
-        }
-        for name in ["nvjet_sm90_tst_256x128", "void at::native::reduce_kernel<128, 4>", "nc"] {
-            assert!(!is_communication(name), "{name}");
-        }
-    }
 }

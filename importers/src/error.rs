@@ -152,6 +152,14 @@ pub enum Error {
         launches: usize,
     },
 
+    /// An execution trace and no profile.
+    #[error("{}: an execution trace alone is no capture, for it holds no times; give it beside the profile of the same \
+             rank (the file that torch.profiler's export_chrome_trace wrote)", file.display())]
+    ExecutionTraceAlone {
+        /// The first execution trace.
+        file: PathBuf,
+    },
+
     /// A capture without a single rank.
     #[error("the capture holds no rank; record at least one")]
     NoRanks,

@@ -8,8 +8,10 @@
 
 pub mod capture;
 mod error;
+mod execution;
 mod input;
 mod kineto;
+mod libraries;
 mod notes;
 mod operator;
 mod source;
@@ -19,6 +21,7 @@ use std::path::Path;
 
 pub use error::{Error, Result};
 pub use input::{Head, Verdict};
+pub use libraries::CommKernel;
 pub use notes::{Note, Notes};
 pub use source::read;
 

@@ -20,7 +20,14 @@ pub struct Note {
 impl Notes {
     /// Counts one of `kind` (a short phrase that reads well after a number); `example` is asked for the first only.
     pub fn add(&mut self, kind: &'static str, example: impl FnOnce() -> String) {
-        self.notes.entry(kind).or_insert_with(|| Note { count: 0, example: example() }).count += 1;
+        self.add_many(kind, 1, example);
+    }
+
+    /// Counts `count` of `kind`; nothing if that is none.
+    pub fn add_many(&mut self, kind: &'static str, count: u64, example: impl FnOnce() -> String) {
+        if count > 0 {
+            self.notes.entry(kind).or_insert_with(|| Note { count: 0, example: example() }).count += count;
+        }
     }
 
     /// Adds all of `other`, as if met after these.

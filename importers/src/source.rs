@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use rayon::prelude::*;
 
 use crate::capture::{Capture, Timeline};
+use crate::execution::{self, ExecutionTrace};
 use crate::input::{Head, Verdict};
 use crate::{Error, IMPORTERS, Importer, Notes, Result};
 
@@ -40,6 +41,7 @@ pub fn read(paths: &[PathBuf], notes: &mut Notes) -> Result<Capture> {
         })
         .collect();
     let mut capture = Capture::default();
+    let mut executions = Vec::new();
     // Folder -> files looked at, captures among them.
     let mut folders: BTreeMap<&Path, (usize, usize)> = BTreeMap::new();
     for (found, (outcome, its_notes)) in files.iter().zip(outcomes) {
@@ -51,6 +53,10 @@ pub fn read(paths: &[PathBuf], notes: &mut Notes) -> Result<Capture> {
             *captures += usize::from(part.is_some());
         }
         if let Some(part) = part {
+            if let Some(execution) = part.execution {
+                executions.push(execution);
+                continue;
+            }
             if capture.files.is_empty() {
                 capture.format = part.format;
             }
@@ -61,7 +67,11 @@ pub fn read(paths: &[PathBuf], notes: &mut Notes) -> Result<Capture> {
     if let Some((folder, (files, _))) = folders.into_iter().find(|(_, (_, captures))| *captures == 0) {
         return Err(Error::NoTraces { folder: folder.to_owned(), files, formats: formats() });
     }
+    if let Some(execution) = executions.first().filter(|_| capture.files.is_empty()) {
+        return Err(Error::ExecutionTraceAlone { file: execution.file.clone() });
+    }
     number(&mut capture.timelines, notes)?;
+    execution::join(&executions, &mut capture.timelines, notes);
     Ok(capture)
 }
 
@@ -76,14 +86,14 @@ struct Found {
 struct Part {
     format: &'static str,
     timelines: Vec<Timeline>,
+    /// Execution traces are no captures, but complete those they are given beside.
+    execution: Option<ExecutionTrace>,
 }
 
 impl Found {
     /// Reads the file. `None`: it was found in a folder and is no capture.
     fn read(&self, notes: &mut Notes) -> Result<Option<Part>> {
-        let outcome = recognise(&self.file)
-            .and_then(|importer| Ok(Part { format: importer.name(), timelines: importer.read(&self.file, notes)? }));
-        match outcome {
+        match self.part(notes) {
             Ok(part) => Ok(Some(part)),
             Err(Error::Unrecognised { .. } | Error::Shape { .. } | Error::Empty { .. }) if self.folder.is_some() => {
                 notes.add("files in folders that are no captures", || self.file.display().to_string());
@@ -92,12 +102,21 @@ impl Found {
             Err(error) => Err(error),
         }
     }
+
+    fn part(&self, notes: &mut Notes) -> Result<Part> {
+        let head = Head::open(&self.file)?;
+        if execution::recognises(&head) {
+            let execution = Some(execution::read(&self.file, notes)?);
+            return Ok(Part { format: "", timelines: Vec::new(), execution });
+        }
+        let importer = recognise(&self.file, &head)?;
+        Ok(Part { format: importer.name(), timelines: importer.read(&self.file, notes)?, execution: None })
+    }
 }
 
 /// Who reads `file`: the first importer that is sure, else the first that is not averse.
-fn recognise(file: &Path) -> Result<&'static dyn Importer> {
-    let head = Head::open(file)?;
-    let who = |wanted| IMPORTERS.iter().copied().find(|importer| importer.recognise(&head) == wanted);
+fn recognise(file: &Path, head: &Head) -> Result<&'static dyn Importer> {
+    let who = |wanted| IMPORTERS.iter().copied().find(|importer| importer.recognise(head) == wanted);
     who(Verdict::Yes)
         .or_else(|| who(Verdict::Maybe))
         .ok_or_else(|| Error::Unrecognised { file: file.to_owned(), formats: formats() })
@@ -167,7 +186,7 @@ fn entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 /// Whether `name` matches `pattern`, in which `*` is any text and `?` any one character.
-fn matches(pattern: &str, name: &str) -> bool {
+pub(crate) fn matches(pattern: &str, name: &str) -> bool {
     let (pattern, name): (Vec<char>, Vec<char>) = (pattern.chars().collect(), name.chars().collect());
     let (mut p, mut n) = (0, 0);
     // Where to go on if what follows the last star does not match: one character further into the name.
@@ -217,10 +236,19 @@ fn number(timelines: &mut [Timeline], notes: &mut Notes) -> Result<()> {
         }
     }
     let mut free = (0..=u32::MAX).filter(|rank| !taken.contains_key(rank));
-    for timeline in timelines.iter_mut().filter(|timeline| timeline.rank.is_none()) {
-        timeline.rank = free.next();
-        notes.add("ranks given by the order of the files", || {
-            format!("rank {}: {}", timeline.rank.unwrap_or_default(), timeline.file.display())
+    for index in 0..timelines.len() {
+        if timelines[index].rank.is_some() {
+            continue;
+        }
+        let rank = free.next();
+        let kind = match of_file(timelines, &timelines[index].file) {
+            1 => "ranks given by the order of the files",
+            _ => "ranks given by the order of the devices in a file",
+        };
+        let timeline = &mut timelines[index];
+        timeline.rank = rank;
+        notes.add(kind, || {
+            format!("rank {}: {}, device {}", rank.unwrap_or_default(), timeline.file.display(), timeline.device)
         });
     }
     timelines.sort_by_key(|timeline| timeline.rank);
@@ -228,7 +256,7 @@ fn number(timelines: &mut [Timeline], notes: &mut Notes) -> Result<()> {
 }
 
 /// The rank that a file's name tells: `rank3`, `rank_3`, `rank-3`, or a number alone between dots.
-fn rank_in_name(name: &str) -> Option<u32> {
+pub(crate) fn rank_in_name(name: &str) -> Option<u32> {
     let lower = name.to_ascii_lowercase();
     let after_word = lower.match_indices("rank").find_map(|(at, word)| {
         let rest = &lower[at + word.len()..];

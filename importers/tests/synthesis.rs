@@ -66,18 +66,14 @@ impl Maker {
 
 fn facts(op: CommOp, ranks: &[u32]) -> CommFacts {
     CommFacts {
-        op,
-        recorded_name: "x".into(),
         dtype: Some(Dtype::F32),
         in_elements: 1_000,
         out_elements: 1_000,
-        in_splits: Vec::new(),
-        out_splits: Vec::new(),
         group_size: Some(ranks.len() as u32),
         ranks: Some(ranks.to_vec()),
         group_name: Some("0".into()),
         group_desc: Some("data_parallel".into()),
-        seq: None,
+        ..CommFacts::new(op, "x".into())
     }
 }
 
@@ -342,6 +338,7 @@ fn a_pause_of_one_rank_stands_where_it_was() {
 fn less_of_the_hosts_time_is_kept_if_asked_for() {
     let step = |host: HostTime| {
         let mut maker = Maker::rank(0, 1);
+        maker.mark("ProfilerStep#1", 0, 10_000_000);
         for n in 0..4 {
             maker.gemm(n * 1_000_000, 200_000);
             maker.call(n * 1_000_000 + 500_000, 100_000, all_reduce(&[0]));

@@ -59,8 +59,13 @@ pub fn run(args: &cli::Import) -> Result<(), Failure> {
 pub fn import(captures: &[PathBuf], choice: &Choice) -> anyhow::Result<Imported> {
     let mut notes = Notes::default();
     let capture = maestro_importers::read(captures, &mut notes)?;
-    let options =
-        Options { name: choice.name.clone(), step: choice.step.clone(), host: choice.host, exact: choice.exact };
+    let options = Options {
+        name: choice.name.clone(),
+        step: choice.step.clone(),
+        host: choice.host,
+        exact: choice.exact,
+        comm_kernels: choice.comm_kernel.clone(),
+    };
     let import = synthesise(&capture, &options, &mut notes)?;
     let text = import.pattern.to_yaml();
     let check = match &import.plan {
@@ -300,12 +305,25 @@ impl Imported {
                 "overlap_pct": step.overlap_pct(), "copy_us": us(step.copy_ns), "busy_us": us(step.busy_ns),
                 "idle_us": us(step.span_ns - step.busy_ns), "host_threads": step.host.threads,
                 "host_bound_us": us(step.host.bound_ns), "host_wait_us": us(step.host.wait_ns),
+                "steady_comm_us": us(step.steady_comm_ns),
             })).collect::<Vec<_>>(),
             "collectives": import.collectives.iter().map(|row| json!({
                 "rank": row.rank, "step": &*row.step, "op": row.op, "dtype": row.dtype, "size": row.size,
                 "ranks": row.ranks, "axis": row.axis, "count": row.count, "duration_us": us(row.duration_ns),
                 "wait_us": row.wait_ns.map(us), "transfer_us": row.transfer_ns.map(us),
                 "exposed_us": row.exposed_ns / 1e3, "inferred": row.inferred,
+                "algbw_gbps": row.algbw_gbps, "busbw_gbps": row.busbw_gbps, "splits": row.splits,
+                "sent_bytes": row.directions.map(|(sent, _)| sent),
+                "received_bytes": row.directions.map(|(_, received)| received),
+                "steady_duration_us": us(row.steady_duration_ns()),
+                "first": row.first.map(|first| json!({
+                    "duration_us": us(first.duration_ns), "wait_us": first.wait_ns.map(us),
+                    "transfer_us": first.transfer_ns.map(us),
+                })),
+            })).collect::<Vec<_>>(),
+            "copies": import.copies.iter().map(|row| json!({
+                "rank": row.rank, "step": &*row.step, "direction": row.direction, "count": row.count,
+                "bytes": row.bytes, "us": us(row.duration_ns), "gbps": row.gbps,
             })).collect::<Vec<_>>(),
             "contention": import.contention.iter().map(contention).collect::<Vec<_>>(),
             "overlap_gain": import.gains.iter().map(|(rank, gain)| json!({
@@ -329,6 +347,17 @@ impl Imported {
             }),
             "clock_error_us": us(import.clock_error_ns),
             "host_factor": import.host.factor(),
+            "clock": import.clocks.iter().map(|clock| json!({
+                "rank": clock.rank, "offset_us": us(clock.offset_ns), "error_us": us(clock.error_ns),
+            })).collect::<Vec<_>>(),
+            "arrivals": import.clocks.iter().map(|clock| {
+                json!({"rank": clock.rank, "last": clock.last, "decided": clock.decided})
+            }).collect::<Vec<_>>(),
+            "ties": import.ties,
+            "unmatched": import.unmatched.iter().map(|one| json!({
+                "step": &*one.step, "number": one.number, "ranks": one.ranks,
+                "seen": one.seen.iter().map(|(rank, what)| json!({"rank": rank, "what": what})).collect::<Vec<_>>(),
+            })).collect::<Vec<_>>(),
             "self_check": self.check.as_ref().ok().map(|check| json!({
                 "captured_step_us": check.captured_step_us, "dry_step_us": check.other_step_us,
                 "step_error_pct": check.step_error_pct,

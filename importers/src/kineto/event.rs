@@ -132,6 +132,14 @@ pub(super) struct Args<'a> {
     pub(super) ranks: Raw<'a>,
     #[serde(borrow, rename = "Seq")]
     pub(super) seq: Raw<'a>,
+    #[serde(borrow, rename = "Rank")]
+    pub(super) rank: Raw<'a>,
+    #[serde(borrow, rename = "Global rank start")]
+    pub(super) rank_start: Raw<'a>,
+    #[serde(borrow, rename = "Global rank stride")]
+    pub(super) rank_stride: Raw<'a>,
+    #[serde(borrow, rename = "Record function id")]
+    pub(super) function_id: Raw<'a>,
     #[serde(borrow, rename = "Src Rank")]
     pub(super) source: Raw<'a>,
     #[serde(borrow, rename = "Dst Rank")]

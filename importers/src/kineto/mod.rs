@@ -3,12 +3,17 @@
 //! Streaming: the text goes by one event at a time, and only rows that matter are kept. It is no general reader of
 //! Chrome traces: without Kineto's categories and links there is nothing to import.
 
-mod comm;
+pub(crate) mod comm;
 mod event;
+mod groups;
 mod header;
 mod names;
+mod overrun;
+mod records;
 mod rows;
 mod scan;
+mod tensors;
+mod threads;
 mod time;
 mod timeline;
 mod work;

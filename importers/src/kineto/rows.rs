@@ -8,8 +8,11 @@ use maestro_pattern::CopyDirection;
 
 use super::comm;
 use super::event::{Args, Category, Event, List, bare, integer, number_in};
+use super::groups::Groups;
 use super::names::Names;
-use super::time::parse_us;
+use super::records::{Hint, OPERATORS, RECORD, is_library};
+use super::threads::Threads;
+use super::time::{is_nanoseconds, parse, parse_ns, parse_us};
 use super::work::{self, Operators};
 use crate::Notes;
 use crate::capture::{Activity, ActivityKind, Annotation, CallKind, CommRecord, HostCall, StepMark, StreamWait};
@@ -20,12 +23,16 @@ const STEP_PREFIX: &str = "ProfilerStep#";
 /// What was kept of a file so far.
 #[derive(Default)]
 pub(super) struct Rows {
-    names: Names,
-    pub(super) devices: BTreeMap<u32, DeviceRows>,
+    pub(super) names: Names,
+    pub(super) groups: Groups,
+    /// By process and ordinal: files that hold several ranks give each a process of its own.
+    pub(super) devices: BTreeMap<(i64, u32), DeviceRows>,
+    pub(super) threads: Threads,
     pub(super) calls: Vec<HostCall>,
     /// Calls of no known kind, as launches: that they are, if an activity turns out to carry their correlation.
     pub(super) unknown_calls: Vec<HostCall>,
     pub(super) records: Vec<CommRecord>,
+    pub(super) hints: Vec<Hint>,
     pub(super) annotations: Vec<Annotation>,
     pub(super) steps: Vec<StepMark>,
     pub(super) operators: Operators,
@@ -37,16 +44,18 @@ pub(super) struct DeviceRows {
     pub(super) activities: Vec<Activity>,
     pub(super) graphs: HashMap<u64, u64>,
     pub(super) waits: Vec<StreamWait>,
+    /// What has no times, by kind.
+    pub(super) untimed: BTreeMap<&'static str, usize>,
 }
 
 /// Start and duration of a row, relative to the base.
-struct Time {
-    start_ns: i64,
-    duration_ns: i64,
+pub(super) struct Time {
+    pub(super) start_ns: i64,
+    pub(super) duration_ns: i64,
 }
 
 impl Time {
-    fn end_ns(&self) -> i64 {
+    pub(super) fn end_ns(&self) -> i64 {
         self.start_ns + self.duration_ns
     }
 }
@@ -69,11 +78,6 @@ impl Rows {
     fn activity(&mut self, category: Category, event: &Event<'_>, notes: &mut Notes) {
         let name = event.name();
         let Some(time) = time(event, notes) else { return };
-        if time.start_ns == 0 && time.duration_ns == 0 {
-            // The profiler writes so what it lost the times of.
-            notes.add("device rows without times, left out", || name.into_owned());
-            return;
-        }
         let args = event.args(notes);
         let kind = match category {
             Category::Copy => {
@@ -82,7 +86,14 @@ impl Rows {
             Category::Set => ActivityKind::Set { bytes: integer(args.bytes).unwrap_or(0) },
             _ => ActivityKind::Kernel { blocks: blocks(&args) },
         };
-        let correlation = integer(args.correlation);
+        if time.start_ns == 0 && time.duration_ns == 0 {
+            // The profiler writes so what it lost the times of.
+            *self.device(event, &args).untimed.entry(kind.name()).or_default() += 1;
+            notes.add("device rows without times, left out", || name.into_owned());
+            return;
+        }
+        // AMD's tracer gives 0 to what it cannot link.
+        let correlation = integer(args.correlation).filter(|id| *id != 0);
         if let (Some(launch), Some(graph @ 1..)) = (correlation, integer::<u64>(args.graph)) {
             self.device(event, &args).graphs.insert(launch, graph);
         }
@@ -94,8 +105,9 @@ impl Rows {
             duration_ns: time.duration_ns,
             stream: integer(args.stream).or_else(|| number_in(event.tid)).unwrap_or(0),
             correlation,
-            // Until 2023 a row linked to no operator carried its correlation here; the two count separately.
-            external_id: integer(args.external_id).filter(|id| correlation != Some(*id)),
+            // Until 2023 a row linked to no operator carried its correlation here; the two count separately. Rows that
+            // describe their communication are younger, and may carry both by chance.
+            external_id: integer(args.external_id).filter(|id| correlation != Some(*id) || comm.is_some()),
             comm,
         };
         self.device(event, &args).activities.push(activity);
@@ -129,14 +141,14 @@ impl Rows {
 
     fn call(&mut self, event: &Event<'_>, notes: &mut Notes) {
         let kind = call_kind(&event.name());
-        let correlation = integer(event.args(notes).correlation);
+        let correlation = integer(event.args(notes).correlation).filter(|id| *id != 0);
         if kind.is_none() && correlation.is_none() {
             return;
         }
         let Some(time) = time(event, notes) else { return };
         let call = HostCall {
             kind: kind.unwrap_or(CallKind::Launch),
-            thread: thread(event),
+            thread: self.thread(event),
             start_ns: time.start_ns,
             end_ns: time.end_ns(),
             correlation,
@@ -146,34 +158,28 @@ impl Rows {
 
     fn operator(&mut self, event: &Event<'_>, notes: &mut Notes) {
         let name = event.name();
-        if name == "record_param_comms" {
-            let args = event.args(notes);
-            let Some(facts) = comm::facts(&args, &mut self.names, notes) else {
-                notes.add("communication records that do not name their collective", || bare(event.ts).to_owned());
-                return;
-            };
-            let Some(time) = time(event, notes) else { return };
-            self.records.push(CommRecord {
-                facts,
-                thread: thread(event),
-                start_ns: time.start_ns,
-                end_ns: time.end_ns(),
-                external_id: integer(args.external_id),
-            });
+        if name == RECORD {
+            self.record(event, notes);
+        } else if name.starts_with(OPERATORS) {
+            self.hint(event, notes);
         } else if name.starts_with(STEP_PREFIX) {
             // Until 2022 marks were operators.
             self.annotation(event, notes);
         } else if work::works(&name) {
             let Some(time) = time(event, notes) else { return };
             let args = event.args(notes);
-            self.operators.take(&name, &args, thread(event), (time.start_ns, time.end_ns()), notes);
+            let thread = self.thread(event);
+            self.operators.take(&name, &args, thread, (time.start_ns, time.end_ns()), notes);
         }
     }
 
     fn annotation(&mut self, event: &Event<'_>, notes: &mut Notes) {
         let Some(time) = time(event, notes) else { return };
         let name = self.names.share(&event.name());
-        let (thread, start_ns, end_ns) = (thread(event), time.start_ns, time.end_ns());
+        if is_library(&name) {
+            self.hint(event, notes);
+        }
+        let (thread, start_ns, end_ns) = (self.thread(event), time.start_ns, time.end_ns());
         if name.starts_with(STEP_PREFIX) {
             self.steps.push(StepMark { name, thread, start_ns, end_ns });
         } else {
@@ -182,30 +188,32 @@ impl Rows {
     }
 
     fn device(&mut self, event: &Event<'_>, args: &Args<'_>) -> &mut DeviceRows {
-        let ordinal = integer(args.device).or_else(|| integer(event.pid)).unwrap_or(0);
-        self.devices.entry(ordinal).or_default()
+        let process: i64 = integer(event.pid).unwrap_or(0);
+        let ordinal = integer(args.device).or_else(|| u32::try_from(process).ok()).unwrap_or(0);
+        self.devices.entry((process, ordinal)).or_default()
+    }
+
+    pub(super) fn thread(&mut self, event: &Event<'_>) -> i64 {
+        self.threads.id(number_in(event.pid).unwrap_or(0), number_in(event.tid).unwrap_or(0))
     }
 }
 
 /// When a row was. A missing or negative duration (of what was not finished) is none; without a start the row is lost.
-fn time(event: &Event<'_>, notes: &mut Notes) -> Option<Time> {
-    let Some(start_ns) = parse_us(bare(event.ts)) else {
+pub(super) fn time(event: &Event<'_>, notes: &mut Notes) -> Option<Time> {
+    let Some(start_ns) = parse(bare(event.ts)) else {
         notes.add("rows without a readable time, left out", || format!("{} at `{}`", event.name(), bare(event.ts)));
         return None;
     };
     /// Nothing in a step lasts a day; what seems to is damage, and sums of it would overflow.
     const LONGEST_NS: i64 = 86_400_000_000_000;
-    let duration_ns = parse_us(bare(event.dur)).filter(|duration| (0..LONGEST_NS).contains(duration));
+    let parse = if is_nanoseconds(bare(event.ts)) { parse_ns } else { parse_us };
+    let duration_ns = parse(bare(event.dur)).filter(|duration| (0..LONGEST_NS).contains(duration));
     if duration_ns.is_none() {
         notes.add("rows without a readable duration, taken as none", || {
             format!("{} of `{}`", event.name(), bare(event.dur))
         });
     }
     Some(Time { start_ns, duration_ns: duration_ns.unwrap_or(0) })
-}
-
-fn thread(event: &Event<'_>) -> i64 {
-    number_in(event.tid).unwrap_or(0)
 }
 
 /// Thread blocks: the product of the grid's dimensions; 0 if it is not recorded.

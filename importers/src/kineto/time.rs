@@ -7,9 +7,33 @@ pub(super) const LIMIT_NS: i64 = i64::MAX / 4;
 /// Digits that can be told apart before they would overflow; more are rounded away.
 const MOST_DIGITS: u32 = 36;
 
+/// No time in microseconds has more digits before its point: with one more it would lie behind the year 5138.
+const MOST_DIGITS_OF_US: usize = 17;
+
+/// Whether a start can only be meant in nanoseconds: some tools write those of the Unix epoch, of 19 digits.
+pub(super) fn is_nanoseconds(text: &str) -> bool {
+    let whole = text.bytes().take_while(u8::is_ascii_digit).count();
+    whole > MOST_DIGITS_OF_US && !text[whole..].contains(['e', 'E'])
+}
+
+/// Nanoseconds of `text`, a decimal number of microseconds, or of nanoseconds if it [can only be](is_nanoseconds).
+pub(super) fn parse(text: &str) -> Option<i64> {
+    if is_nanoseconds(text) { parse_ns(text) } else { parse_us(text) }
+}
+
+/// Nanoseconds of `text`, a decimal number of nanoseconds; rules as of [`parse_us`].
+pub(super) fn parse_ns(text: &str) -> Option<i64> {
+    parse_scaled(text, 0)
+}
+
 /// Nanoseconds of `text`, a decimal number of microseconds; rounded to the nearest if it is finer than that, `None` if
 /// it is no number or beyond [`LIMIT_NS`].
 pub(super) fn parse_us(text: &str) -> Option<i64> {
+    parse_scaled(text, 3)
+}
+
+/// Nanoseconds of `text`, a decimal number of units of 10^`unit` nanoseconds.
+fn parse_scaled(text: &str, unit: i64) -> Option<i64> {
     let (negative, text) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),
         None => (false, text),
@@ -30,7 +54,7 @@ pub(super) fn parse_us(text: &str) -> Option<i64> {
         taken += 1;
     }
     // The value is `digits` x 10^scale nanoseconds.
-    let scale = i64::try_from(whole.len()).ok()? - i64::from(taken) + i64::from(exponent) + 3;
+    let scale = i64::try_from(whole.len()).ok()? - i64::from(taken) + i64::from(exponent) + unit;
     let ns = if digits == 0 {
         0
     } else if scale >= 0 {
@@ -76,6 +100,16 @@ mod tests {
         assert_eq!(parse_us("1.2344999"), Some(1_234));
         assert_eq!(parse_us("1.2345"), Some(1_235));
         assert_eq!(parse_us("0.1000000000000000055511151231257827021181583404541015625"), Some(100));
+    }
+
+    #[test]
+    fn what_cannot_be_microseconds_is_nanoseconds() {
+        assert_eq!(parse("1712345678901123347"), Some(1_712_345_678_901_123_347));
+        assert_eq!(parse("1712345678901123347.5"), Some(1_712_345_678_901_123_348));
+        assert_eq!(parse("1712345678901123"), Some(1_712_345_678_901_123_000));
+        assert_eq!(parse_ns("42"), Some(42));
+        assert!(!is_nanoseconds("5189716969767.1460000000000"));
+        assert!(!is_nanoseconds("-1"));
     }
 
     #[test]

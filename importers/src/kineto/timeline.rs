@@ -1,18 +1,28 @@
-//! The timelines that the rows of a file make once all are there.
+//! The timelines that the rows of a file make once all are there: one a device, each with the host rows that are its.
+//!
+//! A file is usually one process with one device. It may be one process that drives several, and then ids tell which
+//! host row belongs to which device; or several processes that a tool merged, and then ids repeat, and devices and
+//! processes are paired first.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
 use super::header::Header;
+use super::overrun;
 use super::rows::{DeviceRows, Rows};
-use crate::capture::{self, CallKind, Timeline};
-use crate::{Error, Notes, Result};
+use crate::capture::{CallKind, HostCall, Timeline};
+use crate::{Error, Notes, Result, libraries};
+
+/// A device of a process.
+type Device = (i64, u32);
 
 /// Which device did what a host row asked for, by the ids that link them.
 #[derive(Default)]
 struct Owners {
-    by_correlation: HashMap<u64, u32>,
-    by_external_id: HashMap<u64, u32>,
+    by_correlation: HashMap<u64, Device>,
+    by_external_id: HashMap<u64, Device>,
+    /// The host process of each device, where there are several.
+    processes: BTreeMap<Device, i64>,
 }
 
 impl Rows {
@@ -28,16 +38,22 @@ impl Rows {
             let launches = self.calls.iter().filter(|call| call.kind == CallKind::Launch).count();
             return Err(Error::NoActivities { file: file.to_owned(), launches });
         };
+        devices.values_mut().for_each(|rows| rows.leave_out_cut_starts(notes));
+        self.name_threads();
+        self.settle_records(notes);
+        let activities = devices.values_mut().flat_map(|rows| rows.activities.iter_mut());
+        self.groups.settle(header, activities, &mut self.records, notes);
         // A process of a job has one rank; what it left on other devices (a context, a stray copy) is none.
-        let communicates =
-            |rows: &DeviceRows| rows.activities.iter().any(|a| a.comm.is_some() || capture::is_communication(&a.name));
+        let communicates = |rows: &DeviceRows| {
+            rows.activities.iter().any(|a| a.comm.is_some() || libraries::is_communication(&a.name))
+        };
         if header.rank.is_some() && devices.get(&busiest).is_some_and(communicates) {
             devices.retain(|device, rows| {
                 let kept = *device == busiest || communicates(rows);
                 if !kept {
                     for activity in &rows.activities {
                         notes.add("activities on a device where this rank does not communicate, left out", || {
-                            format!("{} on device {device}", activity.name)
+                            format!("{} on device {}", activity.name, device.1)
                         });
                     }
                 }
@@ -46,10 +62,12 @@ impl Rows {
         }
         if devices.len() > 1 {
             notes.add("files of several devices, a timeline each", || {
-                let ordinals: Vec<String> = devices.keys().map(u32::to_string).collect();
+                let ordinals: Vec<String> = devices.keys().map(|(_, ordinal)| ordinal.to_string()).collect();
                 format!("{}: devices {}", file.display(), ordinals.join(", "))
             });
         }
+        // Devices that all communicate are ranks of their own, and the header tells one at most.
+        let several = devices.values().filter(|rows| communicates(rows)).count() > 1;
 
         let mut owners = Owners::default();
         for (&device, rows) in &devices {
@@ -60,41 +78,113 @@ impl Rows {
         }
         let launched = |correlation: Option<u64>| correlation.is_some_and(|id| owners.by_correlation.contains_key(&id));
         self.calls.extend(self.unknown_calls.drain(..).filter(|call| launched(call.correlation)));
+        owners.processes = self.processes(&devices);
 
-        let timelines = devices.into_iter().map(|(device, rows)| {
+        let mut timelines = Vec::new();
+        for (device, rows) in devices {
+            let untimed = rows.untimed.clone();
             let mut timeline = self.timeline(device, rows, &owners);
             timeline.file = file.to_owned();
-            timeline.rank = header.rank.filter(|_| device == busiest);
+            timeline.rank = header.rank.filter(|_| device == busiest && !several);
             timeline.world_size = header.world_size;
             timeline.groups.clone_from(&header.groups);
-            if let Some(properties) = header.devices.iter().find(|properties| properties.id == device) {
+            timeline.untimed = untimed;
+            if let Some(properties) = header.devices.iter().find(|properties| properties.id == device.1) {
                 timeline.device_name.clone_from(&properties.name);
                 timeline.device_sms = properties.sms;
             }
             settle(&mut timeline, header.base_ns);
+            overrun::cut(&mut timeline.activities, notes);
             self.operators.link(&mut timeline, header.base_ns);
-            timeline
-        });
-        Ok(timelines.collect())
+            timelines.push(timeline);
+        }
+        Ok(timelines)
+    }
+
+    /// Gives threads the numbers that they keep.
+    fn name_threads(&mut self) {
+        let now = self.threads.settle();
+        let calls = self.calls.iter_mut().chain(&mut self.unknown_calls).map(|call| &mut call.thread);
+        let records = self.records.iter_mut().map(|record| &mut record.thread);
+        let hints = self.hints.iter_mut().map(|hint| &mut hint.thread);
+        let annotations = self.annotations.iter_mut().map(|annotation| &mut annotation.thread);
+        let operators = self.operators.threads();
+        let steps = self.steps.iter_mut().map(|step| &mut step.thread);
+        for thread in calls.chain(records).chain(hints).chain(annotations).chain(operators).chain(steps) {
+            *thread = now.get(thread).copied().unwrap_or(*thread);
+        }
+    }
+
+    /// Which process drove each device, if there are several of both: the one with most of the device's correlations
+    /// among its launches; of equals (ids repeat) the first that no other device has.
+    fn processes(&self, devices: &BTreeMap<Device, DeviceRows>) -> BTreeMap<Device, i64> {
+        let mut launches: BTreeMap<i64, BTreeSet<u64>> = BTreeMap::new();
+        for call in self.calls.iter().filter(|call| call.kind == CallKind::Launch) {
+            if let (Some(process), Some(correlation)) = (self.threads.process(call.thread), call.correlation) {
+                launches.entry(process).or_default().insert(correlation);
+            }
+        }
+        if launches.len() < 2 || devices.len() < 2 {
+            return BTreeMap::new();
+        }
+        let mut given: BTreeMap<Device, i64> = BTreeMap::new();
+        for (&device, rows) in devices {
+            let matching = |known: &BTreeSet<u64>| {
+                rows.activities.iter().filter_map(|a| a.correlation).filter(|id| known.contains(id)).count()
+            };
+            let best = launches.iter().max_by_key(|(process, known)| {
+                let free = !given.values().any(|taken| taken == *process);
+                (matching(known), free, std::cmp::Reverse(**process))
+            });
+            if let Some((process, _)) = best {
+                given.insert(device, *process);
+            }
+        }
+        let distinct: BTreeSet<i64> = given.values().copied().collect();
+        // One process that drives several devices needs ids only; its helpers launch little.
+        if distinct.len() < 2 { BTreeMap::new() } else { given }
     }
 
     /// What one device did, with all host rows but those that are known to belong to another.
-    fn timeline(&self, device: u32, rows: DeviceRows, owners: &Owners) -> Timeline {
-        let mine = |owners: &HashMap<u64, u32>, id: Option<u64>| {
-            id.and_then(|id| owners.get(&id)).is_none_or(|owner| *owner == device)
+    fn timeline(&self, device: Device, rows: DeviceRows, owners: &Owners) -> Timeline {
+        let process = owners.processes.get(&device).copied();
+        let here = |thread: i64| process.is_none_or(|process| self.threads.process(thread) == Some(process));
+        let mine = |owners: &HashMap<u64, Device>, id: Option<u64>| {
+            process.is_some() || id.and_then(|id| owners.get(&id)).is_none_or(|owner| *owner == device)
         };
-        let calls = self.calls.iter().filter(|call| mine(&owners.by_correlation, call.correlation));
-        let records = self.records.iter().filter(|record| mine(&owners.by_external_id, record.external_id));
+        let calls =
+            self.calls.iter().filter(|call| mine(&owners.by_correlation, call.correlation) && here(call.thread));
+        let records = self.records.iter().filter(|r| mine(&owners.by_external_id, r.external_id) && here(r.thread));
+        let annotations = self.annotations.iter().filter(|annotation| here(annotation.thread));
+        let steps = self.steps.iter().filter(|step| here(step.thread));
+        let calls: Vec<HostCall> = calls.copied().collect();
         Timeline {
-            device,
+            process: process.or_else(|| self.threads.process(calls.first()?.thread)),
+            device: device.1,
             activities: rows.activities,
             stream_waits: rows.waits,
             graphs: rows.graphs,
-            calls: calls.copied().collect(),
+            calls,
             records: records.cloned().collect(),
-            annotations: self.annotations.clone(),
-            steps: self.steps.clone(),
+            annotations: annotations.cloned().collect(),
+            steps: steps.cloned().collect(),
             ..Timeline::default()
+        }
+    }
+}
+
+impl DeviceRows {
+    /// Leaves out what is written to start at the base itself when all else came long after: that start is none.
+    fn leave_out_cut_starts(&mut self, notes: &mut Notes) {
+        /// Bases are months apart, so that nothing of a recording lies this close behind one by chance.
+        const LONG_NS: i64 = 60_000_000_000;
+        let others = self.activities.iter().map(|activity| activity.start_ns).filter(|start| *start != 0).min();
+        if others.is_none_or(|first| first < LONG_NS) {
+            return;
+        }
+        for activity in self.activities.extract_if(.., |activity| activity.start_ns == 0) {
+            *self.untimed.entry(activity.kind.name()).or_default() += 1;
+            notes.add("device rows without times, left out", || activity.name.to_string());
         }
     }
 }

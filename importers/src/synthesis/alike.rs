@@ -170,7 +170,7 @@ fn mean(works: &[(&Work, usize)]) -> Option<Work> {
             let weights = works.iter().map(|(_, weight)| *weight as u128).sum::<u128>().max(1);
             let round = |cell: u128| u64::try_from((cell + weights / 2) / weights).unwrap_or(u64::MAX);
             let splits: Vec<Vec<u64>> = sum.into_iter().map(|row| row.into_iter().map(round).collect()).collect();
-            let size = crate::synthesis::matching::largest_side(&splits).saturating_mul(collective.dtype.bytes());
+            let size = super::splits::largest_side(&splits).saturating_mul(collective.dtype.bytes());
             Some(Work::Collective(Collective { splits, size: Some(size), ..collective.clone() }))
         }
         Work::Collective(_) | Work::Group(_) | Work::P2p { .. } | Work::Cuda(_) => None,

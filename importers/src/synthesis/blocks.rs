@@ -55,6 +55,8 @@ pub(crate) struct Rank<'a> {
     /// Share of the host's time that is kept.
     pub host: f64,
     pub works: &'a Works<'a>,
+    /// Places in the resolved list of the first communications of their kind in the recording.
+    pub first: &'a HashSet<usize>,
 }
 
 impl Rank<'_> {

@@ -1,16 +1,21 @@
 //! Second pass: what each kernel is. Communication or compute, and if communication, which one.
 //!
-//! In order of trust: the kernel's own metadata; the host record that shares its external id; the records that
-//! surround its launch (a batch of sends and receives is one kernel whose records ended before the launch); and last
-//! the kernel's name, which tells the operation at best, never sizes, algorithm or protocol.
+//! In order of trust: the kernel's own metadata; the host record that shares its external id; the record around its
+//! launch; the records that precede its launch (a batch of sends and receives is one kernel whose records ended before
+//! it); the record in its place, where the profiler links none; and last the kernel's name, which tells the operation
+//! at best, never sizes, algorithm or protocol. What better evidence leaves open, the next best fills in.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
+use std::sync::Arc;
 
 use maestro_pattern::CollectiveKind;
 
 use super::nesting::HostRanges;
+use super::surroundings::Surroundings;
+use super::unlinked::Links;
 use crate::Notes;
-use crate::capture::{self, Activity, ActivityKind, CommFacts, CommOp, CommRecord, HostCall, Timeline};
+use crate::capture::{Activity, ActivityKind, CommFacts, CommOp, CommRecord, RecordSource, Timeline};
+use crate::libraries::{self, CommKernel};
 
 /// What a communication kernel does, and how that is known.
 #[derive(Clone, Debug)]
@@ -28,142 +33,132 @@ pub(crate) enum Trust {
     Metadata,
     /// The record that shares its external id.
     Record,
+    /// The record around its launch.
+    Launch,
+    /// The annotation or operator around its launch.
+    Annotation,
     /// The records that precede its launch.
     Surroundings,
+    /// The record whose turn it was.
+    Order,
     /// Its name.
     Name,
 }
 
-/// The annotation around the launch of a batch.
-const BATCH: &str = "nccl:coalesced";
+impl Trust {
+    /// Whether what is known so was inferred rather than read.
+    pub fn inferred(self) -> bool {
+        self >= Self::Surroundings
+    }
+}
 
-/// Classifies the activities of a timeline: the communication of those that communicate.
+/// Classifies the activities of a timeline: the communication of those that communicate. `ours` are patterns of the
+/// user's for names.
 pub(crate) fn classify(
     timeline: &Timeline,
-    launches: &[Option<usize>],
+    links: &Links,
     ranges: &HostRanges<'_>,
+    ours: &[CommKernel],
     notes: &mut Notes,
 ) -> HashMap<usize, Communication> {
     let records: HashMap<u64, &CommRecord> =
         timeline.records.iter().filter_map(|r| r.external_id.map(|id| (id, r))).collect();
     let surroundings = Surroundings::new(timeline, ranges);
+    let mut names = Names { ours, known: HashMap::new() };
     let mut of = |index: usize, activity: &Activity| {
         let ActivityKind::Kernel { .. } = activity.kind else { return None };
+        let launch = links.launches[index].map(|call| &timeline.calls[call]);
+        let told = activity.external_id.and_then(|id| records.get(&id)).filter(|r| r.facts.op != CommOp::Wait);
         if let Some(facts) = activity.comm.as_deref().filter(|facts| facts.op != CommOp::Wait) {
-            return Some(Communication { facts: vec![facts.clone()], trust: Trust::Metadata });
+            let mut facts = facts.clone();
+            let around = || launch.and_then(|launch| ranges.record(launch.thread, launch.start_ns));
+            if let Some(record) = told.copied().or_else(around) {
+                correct(&mut facts, &record.facts);
+            }
+            return Some(Communication { facts: vec![facts], trust: Trust::Metadata });
         }
-        if !capture::is_communication(&activity.name) {
+        if !names.communicate(&activity.name) {
             return None;
         }
-        let record = activity.external_id.and_then(|id| records.get(&id)).filter(|r| r.facts.op != CommOp::Wait);
-        if let Some(record) = record {
-            return Some(Communication { facts: vec![record.facts.clone()], trust: Trust::Record });
+        if let Some(record) = told {
+            let trust = source(record, Trust::Record, notes);
+            return Some(Communication { facts: vec![record.facts.clone()], trust });
         }
-        let launch = launches[index].map(|call| &timeline.calls[call]);
-        let facts = launch.map(|launch| surroundings.of(launch)).unwrap_or_default();
-        if !facts.is_empty() {
-            return Some(Communication { facts, trust: Trust::Surroundings });
+        if let Some(facts) = links.records.get(&index) {
+            notes.add("communication kernels without any link, taken for the records whose turn it was", || {
+                format!("{} for {}", activity.name, facts[0].recorded_name)
+            });
+            return Some(Communication { facts: facts.clone(), trust: Trust::Order });
+        }
+        // Libraries that leave no records are launched inside records of others at most by chance.
+        let recorded = libraries::is_nccl(&activity.name);
+        if let Some(launch) = launch.filter(|_| recorded) {
+            if let Some(record) = surroundings.around(launch) {
+                let trust = source(record, Trust::Launch, notes);
+                return Some(Communication { facts: vec![record.facts.clone()], trust });
+            }
+            let facts = surroundings.batch(launch);
+            if !facts.is_empty() {
+                return Some(Communication { facts, trust: Trust::Surroundings });
+            }
         }
         notes.add("communication kernels known by name only: sizes unknown", || activity.name.to_string());
-        Some(Communication { facts: vec![from_name(&activity.name)], trust: Trust::Name })
+        let by_user = ours.iter().find(|kernel| kernel.matches(&activity.name));
+        let kind = by_user.and_then(|kernel| kernel.kind).or_else(|| libraries::operation(&activity.name));
+        let facts = CommFacts::new(kind.map_or(CommOp::Other, CommOp::Collective), activity.name.clone());
+        Some(Communication { facts: vec![facts], trust: Trust::Name })
     };
     let all = timeline.activities.iter().enumerate();
     all.filter_map(|(index, activity)| Some((index, of(index, activity)?))).collect()
 }
 
-/// The records that a launch flushes: those of its thread since the launch of communication before it. They lie inside
-/// the annotation around the launch, or, for a batch, before an `nccl:coalesced` annotation.
-struct Surroundings<'a> {
-    ranges: &'a HostRanges<'a>,
-    /// Per thread, the records by start.
-    by_thread: HashMap<i64, Vec<&'a CommRecord>>,
-    /// Per thread, the ends of `nccl:coalesced` annotations, ascending.
-    batches: HashMap<i64, Vec<i64>>,
-    /// Records whose own kernel says so: they belong to no batch.
-    claimed: HashSet<u64>,
+/// Whether names are those of kernels that communicate, asked once a name: they are long and few.
+struct Names<'a> {
+    ours: &'a [CommKernel],
+    /// By where the name is: equal names of a timeline are mostly one.
+    known: HashMap<*const u8, bool>,
 }
 
-impl<'a> Surroundings<'a> {
-    fn new(timeline: &'a Timeline, ranges: &'a HostRanges<'a>) -> Self {
-        let mut by_thread: HashMap<i64, Vec<&CommRecord>> = HashMap::new();
-        for record in &timeline.records {
-            by_thread.entry(record.thread).or_default().push(record);
-        }
-        let mut batches: HashMap<i64, Vec<i64>> = HashMap::new();
-        for annotation in timeline.annotations.iter().filter(|a| &*a.name == BATCH) {
-            batches.entry(annotation.thread).or_default().push(annotation.end_ns);
-        }
-        batches.values_mut().for_each(|ends| ends.sort_unstable());
-        let claimed = timeline.activities.iter().filter(|a| a.comm.is_some()).filter_map(|a| a.external_id).collect();
-        Self { ranges, by_thread, batches, claimed }
-    }
-
-    fn of(&self, launch: &HostCall) -> Vec<CommFacts> {
-        if !self.ranges.annotations(launch.thread, launch.start_ns).any(|annotation| &*annotation.name == BATCH) {
-            let record = self.ranges.record(launch.thread, launch.start_ns);
-            return record.filter(|r| r.facts.op != CommOp::Wait).map(|r| r.facts.clone()).into_iter().collect();
-        }
-        let mine = self.by_thread.get(&launch.thread).map(Vec::as_slice).unwrap_or_default();
-        let before = mine.partition_point(|record| record.start_ns <= launch.start_ns);
-        let mut facts: Vec<CommFacts> = mine[..before]
-            .iter()
-            .rev()
-            .take_while(|record| {
-                record.facts.op != CommOp::Wait
-                    && record.external_id.is_none_or(|id| !self.claimed.contains(&id))
-                    && !self.batch_between(record, launch)
-            })
-            .map(|record| record.facts.clone())
-            .collect();
-        facts.reverse();
-        facts
-    }
-
-    /// Whether a batch ended on the same thread between `record` and `launch`: then the record belongs to that one.
-    fn batch_between(&self, record: &CommRecord, launch: &HostCall) -> bool {
-        let ends = self.batches.get(&launch.thread).map(Vec::as_slice).unwrap_or_default();
-        let first = ends.partition_point(|end| *end <= record.end_ns);
-        ends.get(first).is_some_and(|end| *end < launch.start_ns)
+impl Names<'_> {
+    fn communicate(&mut self, name: &Arc<str>) -> bool {
+        *self
+            .known
+            .entry(name.as_ptr())
+            .or_insert_with(|| libraries::is_communication(name) || self.ours.iter().any(|kernel| kernel.matches(name)))
     }
 }
 
-/// What a kernel's name alone tells: the operation, and that only where the name is not the generic one.
-fn from_name(name: &str) -> CommFacts {
-    let lower = name.to_ascii_lowercase();
-    let kinds = [
-        ("allreduce", CollectiveKind::AllReduce),
-        ("allgather", CollectiveKind::AllGather),
-        ("reducescatter", CollectiveKind::ReduceScatter),
-        ("broadcast", CollectiveKind::Broadcast),
-        ("alltoall", CollectiveKind::AllToAll),
-        ("_reduce_", CollectiveKind::Reduce),
-    ];
-    let kind = kinds.iter().find(|(part, _)| lower.contains(part));
-    CommFacts {
-        op: kind.map_or(CommOp::Other, |(_, kind)| CommOp::Collective(*kind)),
-        recorded_name: name.into(),
-        dtype: None,
-        in_elements: 0,
-        out_elements: 0,
-        in_splits: Vec::new(),
-        out_splits: Vec::new(),
-        group_size: None,
-        ranks: None,
-        group_name: None,
-        group_desc: None,
-        seq: None,
+/// Lets a kernel's record say what its metadata leave open or, copied from one tensor of several or from the reduction
+/// that makes a barrier, do not say right.
+fn correct(facts: &mut CommFacts, record: &CommFacts) {
+    let tiny = facts.in_elements <= 1 && facts.op == CommOp::Collective(CollectiveKind::AllReduce);
+    if tiny && record.op == CommOp::Collective(CollectiveKind::Barrier) {
+        facts.op = record.op;
+        return;
+    }
+    if facts.op != CommOp::Other && std::mem::discriminant(&facts.op) != std::mem::discriminant(&record.op) {
+        return;
+    }
+    if let (CommOp::Collective(a), CommOp::Collective(b)) = (facts.op, record.op)
+        && a != b
+    {
+        return;
+    }
+    facts.complete(record);
+    if facts.recorded_name.contains("coalesced") && record.in_elements > facts.in_elements {
+        (facts.in_elements, facts.out_elements) = (record.in_elements, record.out_elements);
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_name_tells_the_operation_and_nothing_else() {
-        let facts = from_name("ncclDevKernel_ReduceScatter_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)");
-        assert_eq!(facts.op, CommOp::Collective(CollectiveKind::ReduceScatter));
-        assert_eq!((facts.in_elements, facts.dtype), (0, None));
-        assert_eq!(from_name("ncclDevKernel_Generic").op, CommOp::Other);
+/// How much a record is trusted, found in a way that is worth `trust`.
+fn source(record: &CommRecord, trust: Trust, notes: &mut Notes) -> Trust {
+    match record.source {
+        RecordSource::Params => trust,
+        RecordSource::Annotation | RecordSource::Operator => {
+            notes.add("communication kernels described by the annotation around their launch only", || {
+                record.facts.recorded_name.to_string()
+            });
+            Trust::Annotation
+        }
     }
 }

@@ -2,32 +2,63 @@
 //! transfer.
 //!
 //! Kernels match by (communicator, step, sequence number) where all ranks recorded one, by order elsewhere; sends and
-//! receives by (sender, receiver, step, order). What matches must agree in kind and size. Because the members of a
-//! communication end together, the median difference of their ends is the offset between their clocks, and the spread
-//! around it the error.
+//! receives by (sender, receiver, step, order). What matches must agree in kind and size. `clocks` aligns the ranks on
+//! the ends of what matched; `splits` completes uneven all-to-alls. The first instance of each kind in the recording is
+//! marked, because ranks begin to record at different times and the late ones let the others wait in it.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use maestro_pattern::{CollectiveKind, Direction};
 
+use super::clocks::{self, Clock, Lateness};
 use super::resolve::{CommId, Communicators, Operation, Resolved};
+use super::splits;
 use super::steps::Steps;
 use crate::Notes;
 use crate::capture::Capture;
 
 /// Where a communication kernel is: (timeline, index into its resolved list).
-type At = (usize, usize);
+pub(crate) type At = (usize, usize);
+
+/// Kernels that run together.
+#[derive(Clone, Debug)]
+pub(crate) struct Meeting {
+    pub at: Vec<At>,
+    /// Whether it is the whole team.
+    pub whole: bool,
+}
 
 /// What matching found out.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Matches {
-    /// What to subtract from each timeline's times.
-    pub offset_ns: Vec<i64>,
-    /// Spread of the ends around the offset (median absolute deviation), the largest over the timelines.
-    pub clock_error_ns: i64,
+    /// The clock of each timeline.
+    pub clocks: Vec<Clock>,
     /// Wait and transfer of each resolved kernel of each timeline, where its whole team was captured.
     pub timing: Vec<Vec<Option<Timing>>>,
+    /// Of each timeline, the resolved kernels that are the first of their communicator and kind in the recording, if
+    /// others follow.
+    pub first: Vec<HashSet<usize>>,
+    /// How often each timeline came last.
+    pub arrivals: Vec<Lateness>,
+    /// Communications to which nobody came last alone.
+    pub ties: usize,
+    /// What did not match though all its ranks were captured.
+    pub unmatched: Vec<Unmatched>,
+}
+
+/// A communication whose ranks were all captured, and that does not match on them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unmatched {
+    /// Name of the step.
+    pub step: Arc<str>,
+    /// Its place among the communications of its ranks in the step, or its sequence number; `None` for sends and
+    /// receives.
+    pub number: Option<u64>,
+    /// Global ranks of its team.
+    pub ranks: Vec<u32>,
+    /// What each rank that it was seen on did, with its size.
+    pub seen: Vec<(u32, String)>,
 }
 
 /// The calls of a communicator in a step.
@@ -51,28 +82,36 @@ pub(crate) fn matches(
     notes: &mut Notes,
 ) -> Matches {
     let step_of = step_of(capture, steps);
-    let (meetings, whole) = meet(capture, communicators, &step_of, resolved, notes);
-    for (meeting, whole) in meetings.iter().zip(&whole) {
-        complete_splits(capture, communicators, meeting, *whole, resolved);
+    let (meetings, unmatched) = meet(capture, communicators, &step_of, resolved, notes);
+    for meeting in &meetings {
+        splits::complete(capture, communicators, meeting, resolved, notes);
     }
-    let (offset_ns, clock_error_ns) = align(capture, resolved, &meetings);
+    let clocks = clocks::align(capture, resolved, &meetings);
+    let (arrivals, ties) = clocks::arrivals(capture, resolved, &meetings, &clocks);
     let mut timing: Vec<Vec<Option<Timing>>> = resolved.iter().map(|all| vec![None; all.len()]).collect();
-    for (meeting, whole) in meetings.iter().zip(&whole) {
-        if !whole {
-            continue;
-        }
+    for meeting in meetings.iter().filter(|meeting| meeting.whole) {
         let span = |(t, i): At| {
             let activity = &capture.timelines[t].activities[resolved[t][i].activity];
-            (activity.start_ns - offset_ns[t], activity.end_ns() - offset_ns[t])
+            (activity.start_ns - clocks[t].offset_ns, activity.end_ns() - clocks[t].offset_ns)
         };
-        let latest = meeting.iter().map(|at| span(*at).0).max().unwrap_or(0);
-        for at in meeting {
+        let latest = meeting.at.iter().map(|at| span(*at).0).max().unwrap_or(0);
+        for at in &meeting.at {
             let (start, end) = span(*at);
             // A rank that ended before the last one started was misread by its clock; it transferred nothing then.
             timing[at.0][at.1] = Some(Timing { wait_ns: latest - start, transfer_ns: (end - latest).max(0) });
         }
     }
-    Matches { offset_ns, clock_error_ns, timing }
+    let first: Vec<HashSet<usize>> = resolved.iter().map(|all| first(all)).collect();
+    Matches { clocks, timing, first, arrivals, ties, unmatched }
+}
+
+/// Of the kernels of a timeline, those that are the first of their communicator and kind, if others follow.
+fn first(all: &[Resolved]) -> HashSet<usize> {
+    let mut met: HashMap<(CommId, &'static str), (usize, usize)> = HashMap::new();
+    for (i, kernel) in all.iter().enumerate().filter(|(_, kernel)| !kernel.unknown) {
+        met.entry((kernel.communicator, kernel.operation.name())).or_insert((i, 0)).1 += 1;
+    }
+    met.into_values().filter(|(_, count)| *count > 1).map(|(i, _)| i).collect()
 }
 
 /// Name of the step of every activity of every timeline.
@@ -90,14 +129,14 @@ fn step_of(capture: &Capture, steps: &[Steps]) -> Vec<Vec<Option<Arc<str>>>> {
     all
 }
 
-/// Sets of kernels that run together, and whether each set is its whole team.
+/// Sets of kernels that run together.
 fn meet(
     capture: &Capture,
     communicators: &Communicators,
     step_of: &[Vec<Option<Arc<str>>>],
     resolved: &[Vec<Resolved>],
     notes: &mut Notes,
-) -> (Vec<Vec<At>>, Vec<bool>) {
+) -> (Vec<Meeting>, Vec<Unmatched>) {
     // Kernels that run together, each on another timeline. Ordered maps, so that the same capture gives the same result
     // every time.
     let sequenced = sequenced(resolved, step_of);
@@ -130,33 +169,57 @@ fn meet(
             }
         }
     }
-    let (mut meetings, mut whole) = (Vec::new(), Vec::new());
-    for ((communicator, step, n), meeting) in collectives {
-        let (t, i) = meeting[0];
-        let agrees = |at: &At| same_call(&resolved[t][i].operation, &resolved[at.0][at.1].operation);
-        if !meeting.iter().all(agrees) {
+    let (mut meetings, mut unmatched) = (Vec::new(), Vec::new());
+    let several = capture.timelines.len() > 1;
+    let captured: HashSet<u32> = (0..capture.timelines.len()).map(|t| capture.rank(t)).collect();
+    let seen = |at: &[At]| -> Vec<(u32, String)> {
+        at.iter().map(|at| (capture.rank(at.0), resolved[at.0][at.1].operation.shown())).collect()
+    };
+    for ((communicator, step, n), at) in collectives {
+        let (t, i) = at[0];
+        let ranks = &communicators.all[communicator].ranks;
+        let agree = at.iter().all(|at| same_call(&resolved[t][i], &resolved[at.0][at.1]));
+        let whole = at.len() == ranks.len();
+        if !(agree && whole) && ranks.iter().all(|rank| captured.contains(rank)) {
+            let (step, number, ranks) = (step.clone(), Some(n), ranks.clone());
+            unmatched.push(Unmatched { step, number, ranks, seen: seen(&at) });
+        }
+        if !agree {
             notes.add("communications whose ranks disagree on kind or size", || {
-                format!("number {n} of step {step} on ranks {:?}", communicators.all[communicator].ranks)
+                let said = seen(&at).into_iter().map(|(rank, what)| format!("rank {rank}: {what}"));
+                format!("number {n} of step {step} on ranks {ranks:?}; {}", said.collect::<Vec<_>>().join(", "))
             });
             continue;
         }
-        whole.push(meeting.len() == communicators.all[communicator].ranks.len());
-        meetings.push(meeting);
-    }
-    for (meeting, complete) in joined(transfers) {
-        whole.push(complete);
-        meetings.push(meeting);
-    }
-    let missing = whole.iter().filter(|whole| !**whole).count();
-    if missing > 0 && capture.timelines.len() > 1 {
-        for _ in 0..missing {
-            notes.add("communications without all their ranks: wait and transfer unknown", || {
-                "a rank of the team is not in the capture, or lost the kernel".to_owned()
+        if !whole && several {
+            notes.add(UNMATCHED, || {
+                let met: Vec<u32> = at.iter().map(|at| capture.rank(at.0)).collect();
+                let shown = resolved[t][i].operation.shown();
+                format!("{shown}, number {n} of step {step} on ranks {ranks:?}: only on {met:?}")
             });
         }
+        meetings.push(Meeting { at, whole });
     }
-    (meetings, whole)
+    for (at, whole) in joined(transfers) {
+        let (t, i) = at[0];
+        let ranks = &communicators.all[resolved[t][i].communicator].ranks;
+        if !whole && ranks.iter().all(|rank| captured.contains(rank)) {
+            let step = step_of[t][resolved[t][i].activity].clone().unwrap_or_else(|| "".into());
+            unmatched.push(Unmatched { step, number: None, ranks: ranks.clone(), seen: seen(&at) });
+        }
+        if !whole && several {
+            notes.add(UNMATCHED, || {
+                let met: Vec<u32> = at.iter().map(|at| capture.rank(at.0)).collect();
+                format!("sends and receives of ranks {met:?}, some without their other side")
+            });
+        }
+        meetings.push(Meeting { at, whole });
+    }
+    (meetings, unmatched)
 }
+
+/// What is said of communications that not all ranks of their team are seen in.
+const UNMATCHED: &str = "communications without all their ranks: wait and transfer unknown";
 
 /// The (communicator, step) pairs in which every kernel of every rank has a sequence number of its own.
 fn sequenced(resolved: &[Vec<Resolved>], step_of: &[Vec<Option<Arc<str>>>]) -> HashSet<Calls> {
@@ -209,100 +272,17 @@ fn joined(transfers: BTreeMap<(u32, u32, Arc<str>, usize), Vec<At>>) -> Vec<(Vec
 }
 
 /// Whether two ranks made the same call. Uneven all-to-alls differ in size by nature.
-fn same_call(a: &Operation, b: &Operation) -> bool {
-    match (a, b) {
-        (Operation::Collective { collective: a, row: row_a }, Operation::Collective { collective: b, row: row_b }) => {
-            let uneven = a.kind == CollectiveKind::AllToAll && !(row_a.is_empty() && row_b.is_empty());
-            a.kind == b.kind && a.dtype == b.dtype && (uneven || a.size == b.size)
+fn same_call(a: &Resolved, b: &Resolved) -> bool {
+    let uneven = |kernel: &Resolved| match &kernel.operation {
+        Operation::Collective { row, .. } => !row.is_empty() || kernel.splits_unknown,
+        Operation::Group(_) | Operation::P2p(_) => false,
+    };
+    match (&a.operation, &b.operation) {
+        (Operation::Collective { collective: x, .. }, Operation::Collective { collective: y, .. }) => {
+            let uneven = x.kind == CollectiveKind::AllToAll && (uneven(a) || uneven(b));
+            x.kind == y.kind && x.dtype == y.dtype && (uneven || x.size == y.size)
         }
         (Operation::Group(a), Operation::Group(b)) => a == b,
         _ => false,
     }
-}
-
-/// Puts the rows of an uneven all-to-all together, in team order. With rows missing it stays even, which the pattern
-/// then states as assumed.
-fn complete_splits(
-    capture: &Capture,
-    communicators: &Communicators,
-    meeting: &[At],
-    whole: bool,
-    resolved: &mut [Vec<Resolved>],
-) {
-    let mut rows: Vec<(usize, Vec<u64>)> = Vec::new();
-    for (t, i) in meeting {
-        let kernel = &resolved[*t][*i];
-        let rank = capture.rank(*t);
-        let seat = communicators.all[kernel.communicator].ranks.iter().position(|other| *other == rank);
-        if let (Operation::Collective { row, .. }, Some(seat)) = (&kernel.operation, seat)
-            && !row.is_empty()
-        {
-            rows.push((seat, row.clone()));
-        }
-    }
-    rows.sort_by_key(|(seat, _)| *seat);
-    let rows: Vec<Vec<u64>> = rows.into_iter().map(|(_, row)| row).collect();
-    let first = rows.first().and_then(|row| row.first());
-    let even = rows.iter().flatten().all(|split| Some(split) == first);
-    if !whole || rows.len() != meeting.len() || even || rows.iter().any(|row| row.len() != rows.len()) {
-        return;
-    }
-    let most = largest_side(&rows);
-    for (t, i) in meeting {
-        if let Operation::Collective { collective, .. } = &mut resolved[*t][*i].operation {
-            collective.splits = rows.clone();
-            collective.size = Some(most.saturating_mul(collective.dtype.bytes()));
-        }
-    }
-}
-
-/// The most elements that any rank sends or receives in an all-to-all of these splits: S of nccl-tests.
-pub(crate) fn largest_side(splits: &[Vec<u64>]) -> u64 {
-    let total = |splits: &mut dyn Iterator<Item = u64>| splits.fold(0u64, u64::saturating_add);
-    let columns = (0..splits.len()).map(|to| total(&mut splits.iter().map(|row| row.get(to).copied().unwrap_or(0))));
-    splits.iter().map(|row| total(&mut row.iter().copied())).chain(columns).max().unwrap_or(0)
-}
-
-/// Offsets of the clocks relative to the first timeline, through whoever meets whom, and their error.
-fn align(capture: &Capture, resolved: &[Vec<Resolved>], meetings: &[Vec<At>]) -> (Vec<i64>, i64) {
-    let count = capture.timelines.len();
-    let mut differences: HashMap<(usize, usize), Vec<i64>> = HashMap::new();
-    let end = |(t, i): At| capture.timelines[t].activities[resolved[t][i].activity].end_ns();
-    for meeting in meetings {
-        for one in meeting {
-            for other in meeting.iter().filter(|other| other.0 != one.0) {
-                differences.entry((one.0, other.0)).or_default().push(end(*other) - end(*one));
-            }
-        }
-    }
-    let mut offsets = vec![0; count];
-    let mut error = 0;
-    let mut known = vec![false; count];
-    // Timelines that meet nobody keep their own clock.
-    for root in 0..count {
-        if std::mem::replace(&mut known[root], true) {
-            continue;
-        }
-        let mut queue = VecDeque::from([root]);
-        while let Some(one) = queue.pop_front() {
-            for other in 0..count {
-                if known[other] {
-                    continue;
-                }
-                let Some(list) = differences.get(&(one, other)) else { continue };
-                let offset = median(list.clone());
-                error = error.max(median(list.iter().map(|d| (d - offset).abs()).collect()));
-                offsets[other] = offsets[one] + offset;
-                known[other] = true;
-                queue.push_back(other);
-            }
-        }
-    }
-    (offsets, error)
-}
-
-/// The lower median.
-fn median(mut list: Vec<i64>) -> i64 {
-    list.sort_unstable();
-    list.get((list.len().max(1) - 1) / 2).copied().unwrap_or(0)
 }

@@ -16,9 +16,12 @@
 //! by the code that compares two replays. This is the only part of the crate that knows what a pattern is.
 
 mod alike;
+mod assumed;
 mod axes;
 mod blocks;
 mod classify;
+mod clocks;
+mod communicators;
 mod contention;
 mod depend;
 mod emit;
@@ -32,12 +35,17 @@ mod lanes;
 mod matching;
 mod motifs;
 mod nesting;
+mod periods;
 mod ranks;
+mod rates;
 mod resolve;
 mod spans;
+mod splits;
 mod steps;
 mod summary;
+mod surroundings;
 mod understood;
+mod unlinked;
 mod work;
 
 use std::collections::HashMap;
@@ -45,17 +53,21 @@ use std::sync::Arc;
 
 use maestro_pattern::{Assumption, Axis, AxisShape, Confidence, MOST_RANKS, Measurement, Pattern, Plan, Source, State};
 
+pub use clocks::RankClock;
 pub use contention::{Contention, Executions, Gain};
 pub use folding::Folding;
 pub use host::{HostSummary, HostTime};
-pub use summary::{CollectiveSummary, Conservation, StepSummary};
+pub use matching::Unmatched;
+pub use rates::CopySummary;
+pub use summary::{CollectiveSummary, Conservation, FirstInstance, StepSummary};
 pub use understood::{ComputeSummary, HeldKernel};
 
 use crate::capture::Capture;
-use crate::{Error, Notes, Result};
+use crate::{CommKernel, Error, Notes, Result};
 use blocks::Rank;
 use nesting::HostRanges;
 use resolve::{Operation, Resolved};
+use unlinked::Links;
 use work::Works;
 
 /// What to import of a capture.
@@ -69,6 +81,8 @@ pub struct Options {
     pub host: HostTime,
     /// Whether blocks that differ in sizes only, because those depend on the data, stay blocks of their own.
     pub exact: bool,
+    /// Names of kernels that communicate, beside those of known libraries.
+    pub comm_kernels: Vec<CommKernel>,
 }
 
 /// What a capture became.
@@ -88,6 +102,8 @@ pub struct Import {
     pub collectives: Vec<CollectiveSummary>,
     /// How much of the compute of the chosen step is understood, one a rank that has the step.
     pub compute: Vec<ComputeSummary>,
+    /// Every direction of copies of every step of every rank.
+    pub copies: Vec<CopySummary>,
     /// Teams of each axis of the pattern.
     pub teams: Vec<(String, Vec<Vec<u32>>)>,
     /// What the chosen step ran alone as well as overlapped.
@@ -104,6 +120,12 @@ pub struct Import {
     pub host: HostTime,
     /// Spread of the ranks' clocks around their alignment, in nanoseconds.
     pub clock_error_ns: i64,
+    /// The clock of each rank, and how often it was waited for.
+    pub clocks: Vec<RankClock>,
+    /// Communications that several ranks started last at the same nanosecond: they count for no rank.
+    pub ties: usize,
+    /// Communications that do not match on their ranks, though all of these were captured.
+    pub unmatched: Vec<Unmatched>,
 }
 
 /// Makes a pattern of one step of `capture`.
@@ -112,14 +134,16 @@ pub struct Import {
 /// No step has the wanted name, or none is in all ranks; a capture without anything to run.
 pub fn synthesise(capture: &Capture, options: &Options, notes: &mut Notes) -> Result<Import> {
     let timelines = &capture.timelines;
-    let launches: Vec<_> = timelines.iter().map(steps::launches).collect();
-    let steps: Vec<_> = timelines.iter().zip(&launches).map(|(t, l)| steps::assign(t, l)).collect();
-    let chosen = steps::choose(capture, &steps, options.step.as_deref())?;
-
     let ranges: Vec<_> = timelines.iter().map(HostRanges::new).collect();
+    let links: Vec<_> = timelines.iter().zip(&ranges).map(|(t, r)| Links::new(t, r)).collect();
+    let marked = || timelines.iter().zip(&links).map(|(t, l)| steps::assign(t, &l.launches)).collect();
+    let steps: Vec<_> = periods::steps(timelines, &links, notes).unwrap_or_else(marked);
+    let chosen = steps::choose(capture, &steps, options.step.as_deref())?;
+    unlinked::early(timelines, &links, notes);
+
     let mut classified = Vec::new();
-    for ((timeline, launches), ranges) in timelines.iter().zip(&launches).zip(&ranges) {
-        classified.push(classify::classify(timeline, launches, ranges, notes));
+    for ((timeline, links), ranges) in timelines.iter().zip(&links).zip(&ranges) {
+        classified.push(classify::classify(timeline, links, ranges, &options.comm_kernels, notes));
     }
     let world = world(capture)?;
     let (communicators, mut resolved) = resolve::resolve(capture, &classified, world, notes);
@@ -134,7 +158,7 @@ pub fn synthesise(capture: &Capture, options: &Options, notes: &mut Notes) -> Re
         let step = steps[t].steps.iter().find(|step| step.name == chosen);
         let activities = step.map(|step| step.activities.as_slice()).unwrap_or_default();
         let operation = |index| resolved_of[t].get(&index).map(|i| resolved[t][*i].operation.name());
-        let issues = depend::issues(timeline, &launches[t], activities, operation);
+        let issues = depend::issues(timeline, &links[t].launches, activities, operation);
         let dependencies = depend::dependencies(timeline, &issues, &ranges[t], notes);
         waits.0 += dependencies.recorded;
         waits.1 += dependencies.inferred;
@@ -156,18 +180,21 @@ pub fn synthesise(capture: &Capture, options: &Options, notes: &mut Notes) -> Re
             timing: &matches.timing[t],
             host: options.host.factor(),
             works: &works[t],
+            first: &matches.first[t],
         })
         .collect();
     let (lanes, lane_of) = lanes::lanes(&ranks);
     let blocks = blocks::blocks(&ranks, &communicators, &axes, world, options.exact);
 
-    let issued = |t: usize| events[t].begin_ns().map(|begin_ns| begin_ns - matches.offset_ns[t]);
+    let offset_ns: Vec<i64> = matches.clocks.iter().map(|clock| clock.offset_ns).collect();
+    let issued = |t: usize| events[t].begin_ns().map(|begin_ns| begin_ns - offset_ns[t]);
     let zero = (0..timelines.len()).filter_map(issued).min().unwrap_or(0);
     let late_ns: Vec<i64> = (0..timelines.len()).map(|t| issued(t).map_or(0, |at| at - zero)).collect();
     let mut summaries = Vec::new();
     let mut collectives = Vec::new();
     let mut compute = Vec::new();
     let (mut contention, mut gains) = (Vec::new(), Vec::new());
+    let mut copies = Vec::new();
     for (t, rank) in ranks.iter().enumerate() {
         for step in &steps[t].steps {
             if step.name == chosen {
@@ -176,10 +203,17 @@ pub fn synthesise(capture: &Capture, options: &Options, notes: &mut Notes) -> Re
                 contention.extend(rows);
                 gains.push((rank.rank, gain));
             }
-            summaries.push(summary::step(rank, &launches[t], step));
+            summaries.push(summary::step(rank, &links[t].launches, step));
             collectives.extend(summary::collectives(rank, step, &communicators, &axes));
+            copies.extend(rates::copies(rank, step));
         }
     }
+    let first = collectives.iter().filter(|row| row.step == chosen && row.first.is_some()).count() as u64;
+    notes.add_many(
+        "first communications of their kind in the recording, left out of steady sums and rates",
+        first,
+        || "ranks begin to record at different times, and who is first waits there for the last".to_owned(),
+    );
     let alone: Vec<HashMap<usize, bool>> = events.iter().map(alone).collect();
     let conservation = summary::conservation(timelines, &steps, &chosen, |t, index| alone[t].get(&index).copied());
 
@@ -216,7 +250,7 @@ pub fn synthesise(capture: &Capture, options: &Options, notes: &mut Notes) -> Re
     let plan = Plan::new(&pattern, &[]);
     let folding = plan.as_ref().ok().map(|plan| folding::error(plan, &ranks, &blocks, |r| emit::host_times(&parts, r)));
     assume(&mut pattern, waits, &collectives, &chosen, timelines.len() as u32, world);
-    assume_arguments(&mut pattern, &ranks);
+    assumed::arguments(&mut pattern, &ranks);
     if options.host != HostTime::Captured {
         let what = format!("{:.0} % of the captured host time kept, as asked for", 100.0 * options.host.factor());
         pattern.assumed.push(Assumption { what, confidence: Confidence::Medium });
@@ -225,13 +259,14 @@ pub fn synthesise(capture: &Capture, options: &Options, notes: &mut Notes) -> Re
     pattern.assumed.extend(understood::assumption(&compute));
     let teams = axes.axes.iter().zip(&axes.teams).map(|(axis, teams)| (axis.name.clone(), teams.clone())).collect();
     Ok(Import {
-        measurements: measurements(&ranks, &blocks, &axes, &lanes, &lane_of, &matches.offset_ns),
+        measurements: measurements(&ranks, &blocks, &axes, &lanes, &lane_of, &offset_ns),
         pattern,
         plan,
         chosen_step: chosen,
         steps: summaries,
         collectives,
         compute,
+        copies,
         teams,
         conservation,
         ranks: ranks.iter().map(|rank| rank.rank).collect(),
@@ -239,7 +274,10 @@ pub fn synthesise(capture: &Capture, options: &Options, notes: &mut Notes) -> Re
         gains,
         folding,
         host: options.host,
-        clock_error_ns: matches.clock_error_ns,
+        clock_error_ns: matches.clocks.iter().map(|clock| clock.error_ns).max().unwrap_or(0),
+        clocks: clocks::of_ranks(&ranks, &matches),
+        ties: matches.ties,
+        unmatched: matches.unmatched,
     })
 }
 
@@ -313,11 +351,6 @@ fn assume(
         ),
     }
     let chosen = || collectives.iter().filter(|row| &*row.step == chosen);
-    let inferred: usize = chosen().filter(|row| row.inferred && row.size.is_some()).map(|row| row.count).sum();
-    if inferred > 0 {
-        let what = format!("peers and sizes of {inferred} kernels without metadata taken from the records before them");
-        state(what, Confidence::High);
-    }
     let unknown: usize = chosen().filter(|row| row.size.is_none()).map(|row| row.count).sum();
     if unknown > 0 {
         let what = "communication kernels have no known size; those of no known operation stand as all-reduces";
@@ -325,31 +358,6 @@ fn assume(
     }
     if captured < world {
         state(format!("{} of {world} ranks were not captured and do as the others", world - captured), Confidence::Low);
-    }
-}
-
-/// States what captures never tell of a call, where the pattern holds such calls.
-fn assume_arguments(pattern: &mut Pattern, ranks: &[Rank<'_>]) {
-    let events = ranks.iter().flat_map(|rank| rank.events.events.iter().map(move |event| (rank, event)));
-    let mut even = 0;
-    let (mut reduces, mut rooted) = (false, false);
-    for (rank, event) in events {
-        let Some((kernel, _)) = rank.communication(event) else { continue };
-        let Operation::Collective { collective, row } = &kernel.operation else { continue };
-        let uneven = row.iter().any(|split| Some(split) != row.first());
-        even += usize::from(uneven && collective.splits.is_empty());
-        reduces |= collective.kind.reduces() && !kernel.unknown;
-        rooted |= collective.kind.rooted();
-    }
-    let mut state = |what: String, confidence| pattern.assumed.push(Assumption { what, confidence });
-    if reduces {
-        state("reductions taken as sums".into(), Confidence::High);
-    }
-    if rooted {
-        state("roots taken as the first rank of the team".into(), Confidence::Low);
-    }
-    if even > 0 {
-        state(format!("splits of {even} uneven all-to-alls taken as even: not all ranks' are known"), Confidence::Low);
     }
 }
 

@@ -1,41 +1,21 @@
 //! Third pass: from recorded facts to operations on communicators.
 //!
-//! A communicator is its set of ranks, and its place among equal sets when there are several; the name that a rank
-//! gave its group is only used to tell equal sets apart.
+//! Sizes are those of nccl-tests, so that a block means the same whatever recorded it. What the facts leave open stays
+//! open: an operation that nothing names is unknown, a size that nothing tells is none.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use maestro_pattern::{Collective, CollectiveKind, Direction, Dtype};
 
 use super::classify::{Communication, Trust};
+use super::communicators::identity;
+pub(crate) use super::communicators::{CommId, Communicator, Communicators};
 use crate::Notes;
-use crate::capture::{Capture, CommFacts, CommOp, Timeline};
+use crate::capture::{Capture, CommFacts, CommOp};
 
 /// No buffer has more elements than this; a count beyond it is damage.
 const MOST_ELEMENTS: u64 = 1 << 44;
-
-/// Index into [`Communicators::all`].
-pub(crate) type CommId = usize;
-
-/// A communicator of the capture.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Communicator {
-    /// Global ranks, in group order.
-    pub ranks: Vec<u32>,
-    /// Which among the communicators with the same ranks.
-    pub index: usize,
-    /// What its groups are described as, best known.
-    pub desc: String,
-}
-
-/// Every communicator that the capture uses.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Communicators {
-    pub all: Vec<Communicator>,
-    /// (rank set, group name on that timeline) -> communicator.
-    by_name: HashMap<(usize, Vec<u32>, Arc<str>), CommId>,
-}
 
 /// What one communication kernel does.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,6 +35,18 @@ impl Operation {
             Self::Collective { collective, .. } => collective.kind.name(),
             Self::Group(_) => "group",
             Self::P2p(_) => "p2p",
+        }
+    }
+
+    /// The same with its size, for a person.
+    pub fn shown(&self) -> String {
+        match self {
+            Self::Collective { collective, .. } => match collective.size {
+                Some(size) => format!("{} of {size} B {}", self.name(), collective.dtype.name()),
+                None => format!("{} of unknown size", self.name()),
+            },
+            Self::Group(all) => format!("group of {}", all.len()),
+            Self::P2p(all) => format!("{} sends and receives", all.len()),
         }
     }
 }
@@ -77,10 +69,25 @@ pub(crate) struct Resolved {
     pub operation: Operation,
     /// Sequence number in its group, if recorded.
     pub seq: Option<u64>,
-    /// Whether anything about it was inferred rather than read from its own metadata or record.
-    pub inferred: bool,
+    /// How it is known what it does.
+    pub trust: Trust,
+    /// Whether its group was read; else it is taken to be of all ranks.
+    pub group_known: bool,
     /// Whether it is not even known which operation it is. It then stands as an all-reduce of unknown size.
     pub unknown: bool,
+    /// Elements that this rank is to receive from each, empty if even or not recorded.
+    pub received: Vec<u64>,
+    /// Whether it is an all-to-all that may be uneven: its splits were cut, or not recorded though its sides differ.
+    pub splits_unknown: bool,
+    /// The element type as recorded, where the operation has another of the same size.
+    pub stands_for: Option<Arc<str>>,
+}
+
+impl Resolved {
+    /// Whether anything about it was inferred rather than read from its own metadata or record.
+    pub fn inferred(&self) -> bool {
+        self.trust.inferred() || !self.group_known
+    }
 }
 
 /// Resolves the communication of every timeline of a world of `world` ranks.
@@ -104,13 +111,21 @@ pub(crate) fn resolve(
                 });
             }
             let operation = operation(communication, &ranks, notes);
+            let one = match communication.facts.as_slice() {
+                [facts] => Some(facts),
+                _ => None,
+            };
             Resolved {
                 activity,
-                communicator: communicators.by_name.get(&(index, ranks, name)).copied().unwrap_or_default(),
                 seq: communication.facts.iter().find_map(|facts| facts.seq),
-                inferred: communication.trust >= Trust::Surroundings || !known,
+                trust: communication.trust,
+                group_known: known,
                 unknown: operation.is_none(),
+                received: one.map(|facts| facts.out_splits.clone()).unwrap_or_default(),
+                splits_unknown: one.is_some_and(|facts| splits_unknown(facts, ranks.len() as u64)),
+                stands_for: communication.facts.iter().find_map(|facts| facts.stands_for.clone()),
                 operation: operation.unwrap_or_else(Operation::unknown),
+                communicator: communicators.of(index, ranks, name),
             }
         });
         resolved.push(mine.collect());
@@ -118,71 +133,14 @@ pub(crate) fn resolve(
     (communicators, resolved)
 }
 
-impl Communicators {
-    /// These communicators, for tests of later passes.
-    #[cfg(test)]
-    pub fn listed(all: Vec<Communicator>) -> Self {
-        Self { all, by_name: HashMap::new() }
-    }
-
-    fn gather(capture: &Capture, classified: &[HashMap<usize, Communication>], world: u32) -> Self {
-        let mut this = Self::default();
-        for (index, (timeline, all)) in capture.timelines.iter().zip(classified).enumerate() {
-            // Sorted by group name, so that equal sets get the same index on every rank.
-            let mut groups: BTreeSet<(Vec<u32>, Arc<str>)> = BTreeSet::new();
-            let mut descs = HashMap::new();
-            for communication in all.values() {
-                let (ranks, name, _) = identity(timeline, communication, world);
-                if let Some(desc) = communication.facts.iter().find_map(|f| f.group_desc.clone()) {
-                    descs.insert((ranks.clone(), name.clone()), desc.to_string());
-                }
-                groups.insert((ranks, name));
-            }
-            let mut equal: HashMap<Vec<u32>, usize> = HashMap::new();
-            for (ranks, name) in groups {
-                let count = equal.entry(ranks.clone()).or_default();
-                let desc = descs.get(&(ranks.clone(), name.clone())).cloned().unwrap_or_default();
-                let id = this.intern(Communicator { ranks: ranks.clone(), index: *count, desc });
-                *count += 1;
-                this.by_name.insert((index, ranks, name), id);
-            }
-        }
-        this
-    }
-
-    fn intern(&mut self, wanted: Communicator) -> CommId {
-        let same = |c: &Communicator| (&c.ranks, c.index) == (&wanted.ranks, wanted.index);
-        match self.all.iter().position(same) {
-            Some(id) => {
-                if self.all[id].desc.is_empty() {
-                    self.all[id].desc = wanted.desc;
-                }
-                id
-            }
-            None => {
-                self.all.push(wanted);
-                self.all.len() - 1
-            }
-        }
-    }
-}
-
-/// The rank set of a communication, the name that its rank gave it, and whether the set was read: without one, it is
-/// taken to be the whole world.
-fn identity(timeline: &Timeline, communication: &Communication, world: u32) -> (Vec<u32>, Arc<str>, bool) {
-    let name = communication.facts.iter().find_map(|f| f.group_name.clone()).unwrap_or_else(|| "".into());
-    let everyone = || (0..world).collect::<Vec<u32>>();
-    if let Some(ranks) = communication.facts.iter().find_map(|f| f.ranks.clone()).filter(|ranks| !ranks.is_empty()) {
-        return (ranks, name, true);
-    }
-    match timeline.groups.iter().find(|group| *group.name == *name) {
-        Some(group) if group.ranks.is_empty() => (everyone(), name, true),
-        Some(group) => (group.ranks.clone(), name, true),
-        None => {
-            let size = communication.facts.iter().find_map(|f| f.group_size);
-            (everyone(), name, size == Some(world))
-        }
-    }
+/// Whether an all-to-all without splits may be uneven. PyTorch has written an empty list for uneven splits, too, so
+/// that an empty list is only even where both sides are the same and divide by the ranks.
+fn splits_unknown(facts: &CommFacts, ranks: u64) -> bool {
+    let (input, output) = (facts.in_elements, facts.out_elements);
+    facts.op == CommOp::Collective(CollectiveKind::AllToAll)
+        && facts.in_splits.is_empty()
+        && (input, output) != (0, 0)
+        && (facts.splits_cut || input != output || !input.is_multiple_of(ranks.max(1)))
 }
 
 impl Operation {
@@ -199,6 +157,7 @@ fn operation(communication: &Communication, members: &[u32], notes: &mut Notes) 
     let facts = &communication.facts;
     let p2p = |facts: &CommFacts| matches!(facts.op, CommOp::Send { .. } | CommOp::Recv { .. });
     if !facts.iter().any(p2p) {
+        let collective = |facts| collective(facts, members.len() as u64);
         let all: Vec<Collective> = facts.iter().map(collective).collect::<Option<_>>()?;
         return Some(match (all.as_slice(), facts.as_slice()) {
             ([one], [facts]) => Operation::Collective { collective: one.clone(), row: facts.in_splits.clone() },
@@ -206,7 +165,7 @@ fn operation(communication: &Communication, members: &[u32], notes: &mut Notes) 
         });
     }
     let transfers: Vec<GlobalTransfer> =
-        facts.iter().filter_map(transfer).filter(|transfer| members.contains(&transfer.peer)).collect();
+        facts.iter().filter_map(|facts| transfer(facts, members)).filter(|t| members.contains(&t.peer)).collect();
     if transfers.len() == facts.len() {
         return Some(Operation::P2p(transfers));
     }
@@ -217,29 +176,32 @@ fn operation(communication: &Communication, members: &[u32], notes: &mut Notes) 
     None
 }
 
-fn transfer(facts: &CommFacts) -> Option<GlobalTransfer> {
+fn transfer(facts: &CommFacts, members: &[u32]) -> Option<GlobalTransfer> {
     let dtype = facts.dtype.unwrap_or(Dtype::U8);
+    let by_seat = facts.group_peer.and_then(|seat| members.get(seat as usize)).copied();
     let (direction, peer, elements) = match facts.op {
-        CommOp::Send { to } => (Direction::Send, to?, facts.in_elements),
-        CommOp::Recv { from } => (Direction::Recv, from?, facts.out_elements),
+        CommOp::Send { to } => (Direction::Send, to.or(by_seat)?, facts.in_elements),
+        CommOp::Recv { from } => (Direction::Recv, from.or(by_seat)?, facts.out_elements),
         CommOp::Collective(_) | CommOp::Wait | CommOp::Other => return None,
     };
+    // Some versions record one side only.
+    let elements = if elements > 0 { elements } else { facts.in_elements.max(facts.out_elements) };
     Some(GlobalTransfer { direction, peer, bytes: elements.min(MOST_ELEMENTS) * dtype.bytes(), dtype })
 }
 
-/// S of nccl-tests from element counts: all-gather's output, everyone else's input (of an uneven all-to-all the larger
-/// side; the full matrix corrects it once all ranks are known). `None` of what is no collective.
-fn collective(facts: &CommFacts) -> Option<Collective> {
+/// S of nccl-tests from element counts on a group of `ranks`: all-gather's output, everyone else's input (of an uneven
+/// all-to-all the larger side; the full matrix corrects it once all ranks are known). `None` of what is no collective.
+fn collective(facts: &CommFacts, ranks: u64) -> Option<Collective> {
     let kind = match facts.op {
         CommOp::Collective(kind) => kind,
         CommOp::Send { .. } | CommOp::Recv { .. } | CommOp::Wait | CommOp::Other => return None,
     };
+    // An annotation tells one side only.
+    let whole = |whole: u64, part: u64| if whole > 0 { whole } else { part.saturating_mul(ranks) };
     let elements = match kind {
-        CollectiveKind::AllGather | CollectiveKind::Gather => facts.out_elements,
-        CollectiveKind::AllReduce
-        | CollectiveKind::ReduceScatter
-        | CollectiveKind::Reduce
-        | CollectiveKind::Scatter => facts.in_elements,
+        CollectiveKind::AllGather | CollectiveKind::Gather => whole(facts.out_elements, facts.in_elements),
+        CollectiveKind::ReduceScatter | CollectiveKind::Scatter => whole(facts.in_elements, facts.out_elements),
+        CollectiveKind::AllReduce | CollectiveKind::Reduce => facts.in_elements,
         CollectiveKind::Broadcast | CollectiveKind::AllToAll => facts.in_elements.max(facts.out_elements),
         CollectiveKind::Barrier => 0,
     };
@@ -249,5 +211,13 @@ fn collective(facts: &CommFacts) -> Option<Collective> {
         (_, Some(dtype)) if (1..=MOST_ELEMENTS).contains(&elements) => Some(elements * dtype.bytes()),
         _ => None,
     };
+    if splits_unknown(facts, ranks) {
+        collective.size = collective.size.map(|size| even(size, collective.dtype, ranks));
+    }
     Some(collective)
+}
+
+/// The next size that divides evenly: what an all-to-all of unknown splits is taken as.
+fn even(size: u64, dtype: Dtype, ranks: u64) -> u64 {
+    size.next_multiple_of(dtype.bytes() * ranks.max(1))
 }

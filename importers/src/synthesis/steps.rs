@@ -1,12 +1,13 @@
 //! First pass: which activity belongs to which step, and which step is taken.
 //!
 //! An activity belongs to the step in which the host launched it, not the one in which it ran: near the end of a step
-//! the device lags behind by milliseconds. Activities without a recorded launch go by their own start.
+//! the device lags behind by milliseconds. Activities without a recorded launch go by their own start, but for those
+//! that ran before anything launched in the recording did on their stream: they were launched before it began.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::capture::{CallKind, Capture, Timeline};
+use crate::capture::{Capture, Timeline};
 use crate::{Error, Result};
 
 /// The activities of one step of one timeline.
@@ -19,7 +20,7 @@ pub(crate) struct Step {
 }
 
 /// Name of the one step of a capture without marks.
-pub(crate) const WHOLE: &str = "whole capture";
+pub(crate) const WHOLE: &str = "whole";
 
 /// Steps of one timeline, and what lies outside all of them.
 #[derive(Clone, Debug)]
@@ -27,18 +28,6 @@ pub(crate) struct Steps {
     pub steps: Vec<Step>,
     /// Indices of activities that no step launched.
     pub outside: Vec<usize>,
-}
-
-/// When the host launched each activity: index into the timeline's calls.
-pub(crate) fn launches(timeline: &Timeline) -> Vec<Option<usize>> {
-    let calls: HashMap<u64, usize> = timeline
-        .calls
-        .iter()
-        .enumerate()
-        .filter(|(_, call)| call.kind == CallKind::Launch)
-        .filter_map(|(i, call)| call.correlation.map(|c| (c, i)))
-        .collect();
-    timeline.activities.iter().map(|a| a.correlation.and_then(|c| calls.get(&c)).copied()).collect()
 }
 
 /// Sorts the activities of `timeline` into its steps.
@@ -57,10 +46,18 @@ pub(crate) fn assign(timeline: &Timeline, launches: &[Option<usize>]) -> Steps {
         let name = if *count == 1 { mark.name.clone() } else { format!("{} ({count})", mark.name).into() };
         steps.push(Step { name, activities: Vec::new() });
     }
+    let mut first_launched: HashMap<i64, i64> = HashMap::new();
+    for (activity, _) in timeline.activities.iter().zip(launches).filter(|(_, launch)| launch.is_some()) {
+        first_launched.entry(activity.stream).or_insert(activity.start_ns);
+    }
     let mut outside = Vec::new();
     for (index, activity) in timeline.activities.iter().enumerate() {
         let issued = match launches[index] {
             Some(call) => timeline.calls[call].start_ns,
+            None if first_launched.get(&activity.stream).is_some_and(|first| activity.start_ns < *first) => {
+                outside.push(index);
+                continue;
+            }
             None => activity.start_ns,
         };
         // Marks do not overlap: the last one that began before is the only candidate.
@@ -96,7 +93,8 @@ pub(crate) fn choose(capture: &Capture, steps: &[Steps], wanted: Option<&str>) -
     let length = |name: &str| {
         let mark = |(timeline, steps): (&Timeline, &Steps)| {
             let place = steps.steps.iter().position(|step| &*step.name == name)?;
-            timeline.steps.get(place).map(|mark| mark.end_ns - mark.start_ns)
+            let marked = timeline.steps.get(place).map(|mark| mark.end_ns - mark.start_ns);
+            marked.or_else(|| span(timeline, &steps.steps[place].activities))
         };
         capture.timelines.iter().zip(steps).filter_map(mark).max().unwrap_or(0)
     };
@@ -107,4 +105,11 @@ pub(crate) fn choose(capture: &Capture, steps: &[Steps], wanted: Option<&str>) -
     };
     let typical = common.iter().rev().find(|step| (length(&step.name) - median).abs() <= median / 10);
     Ok(typical.or(common.last()).map_or_else(|| first.steps[0].name.clone(), |step| step.name.clone()))
+}
+
+/// From the first start to the last end.
+fn span(timeline: &Timeline, activities: &[usize]) -> Option<i64> {
+    let all = || activities.iter().map(|index| &timeline.activities[*index]);
+    let start = all().map(|activity| activity.start_ns).min()?;
+    all().map(|activity| activity.end_ns() - start).max()
 }

@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use maestro_pattern::Direction;
-
 use super::axes::Axes;
 use super::blocks::Rank;
 use super::host::{self, HostSummary};
 use super::intervals::{Union, exposed_shares};
+use super::rates::{self, Volume};
 use super::resolve::{Communicators, Operation};
 use super::steps::{Step, Steps};
 use crate::capture::{ActivityKind, Timeline};
@@ -36,6 +35,9 @@ pub struct StepSummary {
     pub busy_ns: i64,
     /// What waited for the host.
     pub host: HostSummary,
+    /// `comm_ns` without the first communications of their kind in the recording, in which ranks wait for each other to
+    /// begin recording.
+    pub steady_comm_ns: i64,
 }
 
 impl StepSummary {
@@ -75,6 +77,35 @@ pub struct CollectiveSummary {
     pub exposed_ns: f64,
     /// Whether anything about it was inferred rather than read.
     pub inferred: bool,
+    /// Of these executions, the first of its kind in the recording, if others of the kind follow it anywhere.
+    pub first: Option<FirstInstance>,
+    /// S / time of nccl-tests in decimal GB/s, without `first` where there are others; of sends and receives that of
+    /// the larger direction. `None`: a barrier, or an unknown size.
+    pub algbw_gbps: Option<f64>,
+    /// The same times the factor of nccl-tests.
+    pub busbw_gbps: Option<f64>,
+    /// Elements that each rank of the team sends to each, if uneven, whole, and the same in all executions.
+    pub splits: Option<Vec<Vec<u64>>>,
+    /// Bytes out and in of one execution of sends and receives.
+    pub directions: Option<(u64, u64)>,
+}
+
+impl CollectiveSummary {
+    /// `duration_ns` without the first instance in the recording.
+    pub fn steady_duration_ns(&self) -> i64 {
+        self.duration_ns - self.first.map_or(0, |first| first.duration_ns)
+    }
+}
+
+/// The first communication of its kind in a recording, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FirstInstance {
+    /// Duration of its kernel.
+    pub duration_ns: i64,
+    /// Wait for the last rank, where the whole team was captured.
+    pub wait_ns: Option<i64>,
+    /// Transfer, where the whole team was captured.
+    pub transfer_ns: Option<i64>,
 }
 
 /// Where the activities of one kind went.
@@ -100,6 +131,8 @@ pub(crate) fn step(rank: &Rank<'_>, launches: &[Option<usize>], step: &Step) -> 
         step.activities.iter().filter(|index| matches!(timeline.activities[**index].kind, ActivityKind::Kernel { .. }))
     };
     let comm = Union::new(kernels().filter(|index| communicates(index)).map(span));
+    let steady = |index: &&usize| rank.resolved_of.get(*index).is_some_and(|i| !rank.first.contains(i));
+    let steady = Union::new(kernels().filter(steady).map(span));
     let compute = Union::new(kernels().filter(|index| !communicates(index)).map(span));
     let copies =
         step.activities.iter().filter(|index| matches!(timeline.activities[**index].kind, ActivityKind::Copy { .. }));
@@ -116,6 +149,7 @@ pub(crate) fn step(rank: &Rank<'_>, launches: &[Option<usize>], step: &Step) -> 
         copy_ns: Union::new(copies.map(span)).length(),
         busy_ns: Union::new(step.activities.iter().map(span)).length(),
         host: host::summary(timeline, launches, step, |index| communicates(&index)),
+        steady_comm_ns: steady.length(),
     }
 }
 
@@ -125,7 +159,7 @@ pub(crate) fn collectives(
     communicators: &Communicators,
     axes: &Axes,
 ) -> Vec<CollectiveSummary> {
-    let mut all: BTreeMap<_, CollectiveSummary> = BTreeMap::new();
+    let mut all: BTreeMap<_, (CollectiveSummary, Option<Volume>)> = BTreeMap::new();
     let span = |index: &usize| (rank.timeline.activities[*index].start_ns, rank.timeline.activities[*index].end_ns());
     let kernel = |index: &usize| matches!(rank.timeline.activities[*index].kind, ActivityKind::Kernel { .. });
     let (communicating, others): (Vec<usize>, Vec<usize>) =
@@ -139,13 +173,15 @@ pub(crate) fn collectives(
         if kernel.unknown {
             op = "unknown".to_owned();
         }
-        let row = all.entry((kernel.communicator, op.clone(), dtype, size)).or_insert_with(|| CollectiveSummary {
+        let ranks = &communicators.all[kernel.communicator].ranks;
+        let splits = splits(&kernel.operation);
+        let new = |op: &str| CollectiveSummary {
             rank: rank.rank,
             step: step.name.clone(),
-            op,
+            op: op.to_owned(),
             dtype,
             size,
-            ranks: communicators.all[kernel.communicator].ranks.clone(),
+            ranks: ranks.clone(),
             axis: axes.axes[axes.axis_of[kernel.communicator]].name.clone(),
             count: 0,
             duration_ns: 0,
@@ -153,15 +189,51 @@ pub(crate) fn collectives(
             transfer_ns: Some(0),
             exposed_ns: 0.0,
             inferred: false,
-        });
+            first: None,
+            algbw_gbps: None,
+            busbw_gbps: None,
+            splits: splits.cloned(),
+            directions: rates::directions(&kernel.operation),
+        };
+        let volume = || rates::volume(&kernel.operation, ranks.len()).filter(|_| !kernel.unknown);
+        let entry = all.entry((kernel.communicator, op.clone(), dtype, size));
+        let (row, _) = entry.or_insert_with(|| (new(&op), volume()));
+        let duration_ns = rank.timeline.activities[*index].duration_ns;
         row.count += 1;
         row.exposed_ns += exposed_ns;
-        row.duration_ns += rank.timeline.activities[*index].duration_ns;
+        row.duration_ns += duration_ns;
+        if rank.first.contains(&i) {
+            let (wait_ns, transfer_ns) = (timing.map(|t| t.wait_ns), timing.map(|t| t.transfer_ns));
+            row.first = Some(FirstInstance { duration_ns, wait_ns, transfer_ns });
+        }
+        if row.splits.as_ref() != splits {
+            row.splits = None;
+        }
         row.wait_ns = row.wait_ns.zip(timing).map(|(sum, timing)| sum + timing.wait_ns);
         row.transfer_ns = row.transfer_ns.zip(timing).map(|(sum, timing)| sum + timing.transfer_ns);
-        row.inferred |= kernel.inferred;
+        row.inferred |= kernel.inferred();
     }
-    all.into_values().collect()
+    all.into_values()
+        .map(|(mut row, volume)| {
+            let steady = row.first.filter(|_| row.count > 1);
+            let sum = match (row.transfer_ns, steady) {
+                (Some(all), first) => all - first.and_then(|first| first.transfer_ns).unwrap_or(0),
+                (None, first) => row.duration_ns - first.map_or(0, |first| first.duration_ns),
+            };
+            let mean = sum as f64 / (row.count - usize::from(steady.is_some())).max(1) as f64;
+            row.algbw_gbps = volume.and_then(|volume| rates::gbps(volume.algorithm, mean));
+            row.busbw_gbps = volume.and_then(|volume| rates::gbps(volume.bus?, mean));
+            row
+        })
+        .collect()
+}
+
+/// The matrix of an uneven all-to-all.
+fn splits(operation: &Operation) -> Option<&Vec<Vec<u64>>> {
+    match operation {
+        Operation::Collective { collective, .. } => Some(&collective.splits).filter(|splits| !splits.is_empty()),
+        Operation::Group(_) | Operation::P2p(_) => None,
+    }
 }
 
 pub(crate) fn described(operation: &Operation) -> (String, Option<&'static str>, Option<u64>) {
@@ -174,8 +246,7 @@ pub(crate) fn described(operation: &Operation) -> (String, Option<&'static str>,
             ("group".to_owned(), all.first().map(|c| c.dtype.name()), all.iter().map(|c| c.size).sum())
         }
         Operation::P2p(transfers) => {
-            let total = |way: Direction| transfers.iter().filter(|t| t.direction == way).map(|t| t.bytes).sum::<u64>();
-            let (sent, received) = (total(Direction::Send), total(Direction::Recv));
+            let (sent, received) = rates::directions(operation).unwrap_or_default();
             let op = match (sent > 0, received > 0) {
                 (true, false) => "send",
                 (false, true) => "recv",
@@ -195,7 +266,7 @@ pub(crate) fn conservation(
     alone: impl Fn(usize, usize) -> Option<bool>,
 ) -> Vec<Conservation> {
     let kinds = ["kernel", "copy", "set"];
-    let mut lost = false;
+    let (mut lost, mut outside) = (false, false);
     let mut rows: Vec<Conservation> = kinds.map(|kind| Conservation { kind, ..Conservation::default() }).into();
     for (t, (timeline, steps)) in timelines.iter().zip(steps).enumerate() {
         let mut count = |index: usize, slot: fn(&mut Conservation) -> &mut (usize, i64)| {
@@ -220,9 +291,22 @@ pub(crate) fn conservation(
         }
         for &index in &steps.outside {
             count(index, |row| &mut row.dropped);
+            outside = true;
         }
     }
-    let why = if lost { "in no block: a defect of this import" } else { "launched outside every step" };
+    let mut untimed = 0;
+    for (kind, count) in timelines.iter().flat_map(|timeline| &timeline.untimed) {
+        if let Some(row) = rows.iter_mut().find(|row| row.kind == *kind) {
+            row.dropped.0 += count;
+            untimed += count;
+        }
+    }
+    let why = match (lost, outside, untimed > 0) {
+        (true, _, _) => "in no block: a defect of this import",
+        (false, true, true) => "launched outside every step, or recorded without times",
+        (false, false, true) => "recorded without times",
+        (false, _, false) => "launched outside every step",
+    };
     rows.iter_mut().filter(|row| row.dropped.0 > 0).for_each(|row| row.why = Some(why));
     rows
 }

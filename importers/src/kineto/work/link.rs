@@ -9,7 +9,8 @@ use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 
 use super::{Operators, Seen, Work, lists};
-use crate::capture::{Activity, ActivityKind, HostCall, Launched, OperatorWork, Timeline, is_communication};
+use crate::capture::{Activity, ActivityKind, HostCall, Launched, OperatorWork, Timeline};
+use crate::libraries::is_communication;
 
 /// A kernel that no id links to an operator of known work.
 struct Lost {

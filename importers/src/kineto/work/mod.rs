@@ -68,6 +68,11 @@ struct Seen {
 }
 
 impl Operators {
+    /// The threads of all operators, to be renamed.
+    pub(super) fn threads(&mut self) -> impl Iterator<Item = &mut i64> {
+        self.seen.iter_mut().map(|seen| &mut seen.thread)
+    }
+
     /// Takes the row of an operator; times relative to the header's base.
     pub(super) fn take(&mut self, name: &str, args: &Args<'_>, thread: i64, time_ns: (i64, i64), notes: &mut Notes) {
         let [dims, types, values] = [args.input_dims, args.input_type, args.concrete_inputs].map(text);

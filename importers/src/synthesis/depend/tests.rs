@@ -6,21 +6,23 @@ use std::path::Path;
 use super::*;
 use crate::capture::Capture;
 use crate::source;
+use crate::synthesis::unlinked::Links;
 use crate::synthesis::{classify, resolve, steps};
 
 /// Edges of every step of a timeline that neither lane order nor other edges imply, as (cause, effect) activities.
 fn edges(capture: &Capture, t: usize) -> HashSet<(usize, usize)> {
     let timeline = &capture.timelines[t];
     let mut notes = Notes::default();
-    let launches = steps::launches(timeline);
     let ranges = HostRanges::new(timeline);
-    let classified = vec![classify::classify(timeline, &launches, &ranges, &mut notes)];
+    let links = Links::new(timeline, &ranges);
+    let launches = &links.launches;
+    let classified = vec![classify::classify(timeline, &links, &ranges, &[], &mut notes)];
     let alone = Capture { timelines: vec![timeline.clone()], ..capture.clone() };
     let (_, resolved) = resolve::resolve(&alone, &classified, 2, &mut notes);
     let name = |index| resolved[0].iter().find(|kernel| kernel.activity == index).map(|k| k.operation.name());
     let mut all = HashSet::new();
-    for step in &steps::assign(timeline, &launches).steps {
-        let issues = issues(timeline, &launches, &step.activities, name);
+    for step in &steps::assign(timeline, launches).steps {
+        let issues = issues(timeline, launches, &step.activities, name);
         let found = dependencies(timeline, &issues, &ranges, &mut notes);
         all.extend(reduced(timeline, &issues, &found.edges));
     }

@@ -1,0 +1,67 @@
+//! What captures never tell of a communication, or told only indirectly, stated in the pattern that builds on it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use maestro_pattern::{Assumption, Confidence, Pattern};
+
+use super::blocks::Rank;
+use super::classify::Trust;
+use super::resolve::Operation;
+
+/// States what captures never tell of a call, where the pattern holds such calls.
+pub(crate) fn arguments(pattern: &mut Pattern, ranks: &[Rank<'_>]) {
+    let events = ranks.iter().flat_map(|rank| rank.events.events.iter().map(move |event| (rank, event)));
+    let (mut before, mut annotated, mut ordered, mut everyone) = (0, 0, 0, 0);
+    let mut even = 0;
+    let mut stand_ins: BTreeMap<Arc<str>, usize> = BTreeMap::new();
+    let (mut reduces, mut rooted) = (false, false);
+    for (rank, event) in events {
+        let Some((kernel, _)) = rank.communication(event) else { continue };
+        if !kernel.unknown {
+            before += usize::from(kernel.trust == Trust::Surroundings);
+            annotated += usize::from(kernel.trust == Trust::Annotation);
+            ordered += usize::from(kernel.trust == Trust::Order);
+        }
+        everyone += usize::from(!kernel.group_known);
+        if let Some(recorded) = &kernel.stands_for {
+            *stand_ins.entry(recorded.clone()).or_insert(0usize) += 1;
+        }
+        let Operation::Collective { collective, row } = &kernel.operation else { continue };
+        let uneven = row.iter().any(|split| Some(split) != row.first());
+        even += usize::from((uneven || kernel.splits_unknown) && collective.splits.is_empty());
+        reduces |= collective.kind.reduces() && !kernel.unknown;
+        rooted |= collective.kind.rooted();
+    }
+    let mut state = |what: String, confidence| pattern.assumed.push(Assumption { what, confidence });
+    if before > 0 {
+        let what = format!("peers and sizes of {before} kernels without metadata taken from the records before them");
+        state(what, Confidence::High);
+    }
+    if annotated > 0 {
+        let what =
+            format!("operations and sizes of {annotated} kernels taken from the annotations around their launch");
+        state(what, Confidence::High);
+    }
+    if ordered > 0 {
+        let what = format!("{ordered} kernels that nothing links to a record taken for those whose turn it was");
+        state(what, Confidence::Medium);
+    }
+    if everyone > 0 {
+        let what = format!("{everyone} kernels whose group is not recorded taken to be of all ranks");
+        state(what, Confidence::Medium);
+    }
+    if reduces {
+        state("reductions taken as sums".into(), Confidence::High);
+    }
+    if rooted {
+        state("roots taken as the first rank of the team".into(), Confidence::Low);
+    }
+    if even > 0 {
+        state(format!("splits of {even} uneven all-to-alls taken as even: not all ranks' are known"), Confidence::Low);
+    }
+    for (recorded, count) in stand_ins {
+        let what = format!("element type {recorded} of {count} communications stood in for by one of the same size");
+        state(what, Confidence::High);
+    }
+}
