@@ -160,7 +160,7 @@ const WALLS: &[Wall] = &[
 
 /// What importers/ may name of maestro_pattern outside its synthesis/: the words for what a GPU did, none for what a
 /// pattern is made of.
-const CAPTURE_WORDS: [&str; 5] = ["CollectiveKind", "CopyDirection", "Direction", "Dtype", "ReduceOp"];
+const CAPTURE_WORDS: [&str; 5] = ["CollectiveKind", "CopyDirection", "Direction", "Dtype", "MOST_RANKS", "ReduceOp"];
 
 /// A source file of the workspace.
 struct Source {
