@@ -65,6 +65,9 @@ pub struct Choice {
     /// Name of the pattern [default: after the first file]
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
+    /// Refuse damaged captures, instead of reading what is there and noting what was lost
+    #[arg(long)]
+    pub strict: bool,
 }
 
 #[derive(Debug, Args)]
@@ -80,6 +83,9 @@ pub struct Show {
     /// The step of a capture to show
     #[arg(long, value_name = "STEP")]
     pub step: Option<String>,
+    /// Refuse a damaged capture, instead of showing what is there and noting what was lost
+    #[arg(long)]
+    pub strict: bool,
     /// Print one JSON document and nothing else
     #[arg(long)]
     pub json: bool,

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use flate2::read::GzDecoder;
 use maestro_importers::synthesis::{Options, synthesise};
-use maestro_importers::{Notes, read};
+use maestro_importers::{Notes, Reading, read};
 use serde_json::Value;
 
 /// The first `us` microseconds of the last step of a rank of the pipeline capture.
@@ -61,7 +61,7 @@ fn damage_gives_a_pattern_or_an_error() {
             File::create(file).and_then(|mut out| out.write_all(&text)).expect("room");
         }
         let mut notes = Notes::default();
-        let imported = read(&files, &mut notes)
+        let imported = read(&files, &Reading::default(), &mut notes)
             .and_then(|capture| synthesise(&capture, &Options::default(), &mut notes).map(|import| import.pattern));
         match imported {
             Ok(pattern) => {

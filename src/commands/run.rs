@@ -13,9 +13,9 @@ pub fn run(args: &cli::Run) -> Result<(), Failure> {
     if let [path] = args.what.as_slice()
         && sniff::kind(path) == Kind::Pattern
     {
-        if args.choice.step.is_some() || args.choice.name.is_some() {
+        if args.choice.step.is_some() || args.choice.name.is_some() || args.choice.strict {
             return Err(anyhow::anyhow!(
-                "{}: a pattern has its step and its name; --step and --name are for captures",
+                "{}: a pattern has its step and its name; --step, --name and --strict are for captures",
                 path.display()
             )
             .into());

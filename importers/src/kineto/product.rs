@@ -1,9 +1,7 @@
 //! Matrix products from the shapes that operators record with `record_shapes`.
 
-use serde_json::value::RawValue;
-
 use super::comm::dtype;
-use super::event::{Args, bare};
+use super::event::{Args, Text, bare};
 use crate::capture::Product;
 
 /// Which operator multiplies matrices. Kernels carry the external id of the innermost operator, so `aten::matmul`,
@@ -42,8 +40,8 @@ impl Multiply {
             Self::Added | Self::BatchedAdded => 1,
         };
         let (a, b) = (shape(args, at)?, shape(args, at + 1)?);
-        let types: Vec<&RawValue> = serde_json::from_str(args.input_type?.get()).ok()?;
-        let dtype = dtype(bare(Some(types.get(at)?)))?;
+        let types: Vec<Text<'_>> = serde_json::from_str(args.input_type?.get()).ok()?;
+        let dtype = dtype(bare(Some(*types.get(at)?)))?;
         let (batch, m, n, k, inner) = match (self, a.as_slice(), b.as_slice()) {
             (Self::Plain | Self::Added, &[m, k], &[inner, n]) => (1, m, n, k, inner),
             (Self::Batched | Self::BatchedAdded, &[batch, m, k], &[same, inner, n]) if same == batch => {
@@ -61,7 +59,7 @@ impl Multiply {
 /// The dimensions of argument `at`. Arguments that are lists of tensors have lists of dimensions, so only the wanted
 /// one is read as numbers.
 fn shape(args: &Args<'_>, at: usize) -> Option<Vec<u64>> {
-    let shapes: Vec<&RawValue> = serde_json::from_str(args.input_dims?.get()).ok()?;
+    let shapes: Vec<Text<'_>> = serde_json::from_str(args.input_dims?.get()).ok()?;
     serde_json::from_str(shapes.get(at)?.get()).ok()
 }
 
@@ -74,7 +72,7 @@ mod tests {
     fn product(name: &str, dims: &str, kind: &str) -> Option<Product> {
         let types = vec![format!("\"{kind}\""); 4].join(", ");
         let args = format!(r#"{{"Input Dims": {dims}, "Input type": [{types}]}}"#);
-        Multiply::from_name(name).unwrap().product(&serde_json::from_str(&args).unwrap())
+        Multiply::from_name(name).unwrap().product(&Args::of(&args))
     }
 
     #[test]

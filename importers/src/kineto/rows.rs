@@ -53,6 +53,27 @@ impl Time {
 }
 
 impl Rows {
+    /// Exchanges the names seen so far: readers keep theirs from one part of a file to the next.
+    pub(super) fn swap_names(&mut self, names: &mut Names) {
+        std::mem::swap(&mut self.names, names);
+    }
+
+    /// Adds what comes behind these in the file.
+    pub(super) fn append(&mut self, later: Rows) {
+        let Rows { names: _, devices, calls, unknown_calls, records, annotations, steps, products } = later;
+        for (device, rows) in devices {
+            let mine = self.devices.entry(device).or_default();
+            mine.activities.extend(rows.activities);
+            mine.waits.extend(rows.waits);
+        }
+        self.calls.extend(calls);
+        self.unknown_calls.extend(unknown_calls);
+        self.records.extend(records);
+        self.annotations.extend(annotations);
+        self.steps.extend(steps);
+        self.products.extend(products);
+    }
+
     /// Takes one row, if it is of a kind that matters.
     pub(super) fn take(&mut self, event: &Event<'_>, notes: &mut Notes) {
         match event.category() {

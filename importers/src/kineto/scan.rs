@@ -1,14 +1,24 @@
-//! Cuts a JSON text into its values without reading it whole: one value and a bit in memory, whatever the file's size.
+//! Cuts a JSON text into its values without reading it whole: a block and a bit in memory, whatever the file's size.
 //!
-//! It knows braces, brackets, quotes and commas, and exact byte positions; what a value says is read by serde_json from
-//! the cut. That takes two passes over each byte, and is still faster than serde_json over a reader, which takes the
-//! text byte by byte and can lend nothing. It also leaves a seam: cutting and reading may go to different threads.
+//! It knows braces, brackets, quotes and commas, and exact byte positions; what a value says is read from the cut. Events
+//! are not handed out one by one but stay in the buffer until it is full and go away with it, as a [`Batch`], to whoever
+//! reads them: so no byte of an event is copied, and cutting and reading may go to different threads.
 
+use serde::de::IgnoredAny;
+
+use super::batch::{Batch, Span, problem};
+use super::outline::{Doubt, Outline, TOP_KEYS, begins_document, begins_event, key_after, outline};
 use crate::input::Input;
 use crate::{Error, Result};
 
 /// How much is read at a time: small enough for the processor's cache.
-const BLOCK_BYTES: usize = 256 * 1024;
+const BLOCK_BYTES: usize = 512 * 1024;
+
+/// No event, and no value that is kept, is longer; what seems to be is damaged, and must not fill the memory.
+const LONGEST: usize = 16 << 20;
+
+/// How far from a bracket one has to see to tell what it is.
+const LOOK_AHEAD: usize = 256;
 
 /// What was being read when the text ended.
 const IN_DOCUMENT: &str = "in the middle of the document";
@@ -22,8 +32,13 @@ pub(super) struct Scanner<'a> {
     filled: usize,
     /// Next byte of `buffer` to look at.
     next: usize,
+    /// Whether values beside the events are watched for damage, so that an open quote does not swallow all that follows.
+    wary: bool,
     /// Where in the text `buffer` begins.
     base: u64,
+    /// Events in `buffer` that were cut and not sent yet.
+    cuts: Vec<Span>,
+    send: &'a dyn Fn(Batch),
 }
 
 /// One whole value, and where in the text it begins.
@@ -34,15 +49,177 @@ pub(super) struct Cut<'b> {
     pub(super) text: &'b [u8],
 }
 
+/// Where reading can go on behind damage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Boundary {
+    /// At an event.
+    Event,
+    /// At the end of the events.
+    End,
+    /// At the beginning of another document: what follows belongs to someone else.
+    Document,
+    /// At the end of the text.
+    Nothing,
+}
+
 impl<'a> Scanner<'a> {
-    /// Begins before the first value, behind a byte order mark.
-    pub(super) fn new(input: Input<'a>) -> Result<Self> {
-        let mut scanner = Self { input, buffer: Vec::new(), filled: 0, next: 0, base: 0 };
+    /// Begins before the first value, behind a byte order mark. Batches of events go to `send`.
+    pub(super) fn new(input: Input<'a>, wary: bool, send: &'a dyn Fn(Batch)) -> Result<Self> {
+        let (buffer, cuts) = (Vec::new(), Vec::new());
+        let mut scanner = Self { input, buffer, filled: 0, next: 0, wary, base: 0, cuts, send };
         while scanner.filled < 3 && scanner.more(0)? {}
         if scanner.buffer[..scanner.filled].starts_with(b"\xef\xbb\xbf") {
             scanner.next = 3;
         }
         Ok(scanner)
+    }
+
+    /// Cuts the event that comes next, a `{`, for the batch.
+    pub(super) fn event(&mut self) -> Result<()> {
+        loop {
+            let length = match outline(&self.buffer[self.next..self.filled]) {
+                Outline::Whole(length, doubt) => match self.behind(length) {
+                    Some(b',' | b']') | None => {
+                        self.cut(length, doubt);
+                        return Ok(());
+                    }
+                    Some(_) => 0,
+                },
+                Outline::Damaged => 0,
+                Outline::Unfinished => self.filled - self.next,
+            };
+            // What is unfinished may be finished by what comes; all else is for the slow judge.
+            if length == 0 || length > LONGEST || !self.more(self.next)? {
+                return self.judged_event();
+            }
+        }
+    }
+
+    /// The same, as serde_json sees it.
+    fn judged_event(&mut self) -> Result<()> {
+        loop {
+            let (byte, text) = (self.byte(), &self.buffer[self.next..self.filled]);
+            let mut values = serde_json::Deserializer::from_slice(text).into_iter::<IgnoredAny>();
+            match values.next() {
+                Some(Ok(_)) => {
+                    let length = values.byte_offset();
+                    self.cut(length, Doubt { content: true, structure: false });
+                    return Ok(());
+                }
+                Some(Err(error)) if !error.is_eof() => {
+                    let (at, problem) = problem(byte, text, &error);
+                    // What is wrong with the last byte (half a number, say) may be that it is the last.
+                    let last = at + 1 >= byte + text.len() as u64;
+                    if !last || text.len() > LONGEST {
+                        return Err(self.malformed(at, problem));
+                    }
+                    if !self.more(self.next)? {
+                        return Err(self.truncated(IN_VALUE));
+                    }
+                }
+                _ if text.len() > LONGEST => {
+                    return Err(self.malformed(byte, format!("an event of more than {LONGEST} bytes")));
+                }
+                _ if !self.more(self.next)? => return Err(self.truncated(IN_VALUE)),
+                _ => {}
+            }
+        }
+    }
+
+    /// The next byte that is not space `length` from here, as far as it is there.
+    fn behind(&self, length: usize) -> Option<u8> {
+        self.buffer[self.next + length..self.filled].iter().copied().find(|byte| !byte.is_ascii_whitespace())
+    }
+
+    fn cut(&mut self, length: usize, doubt: Doubt) {
+        self.cuts.push(Span { start: self.next, end: self.next + length, doubt });
+        self.next += length;
+    }
+
+    /// Passes over damage, from the next byte on, which is part of it, to where reading can go on. With `event` the
+    /// damage is an event, and goes into the batch for repair if it is in one piece.
+    pub(super) fn resume(&mut self, event: bool) -> Result<Boundary> {
+        let (mut seen, mut whole) = (1, true);
+        // The first brace is the damaged event's own, unless it is no event's.
+        if event && begins_document(&self.buffer[..self.filled], self.next) {
+            return Ok(Boundary::Document);
+        }
+        loop {
+            let ended = self.filled - self.next <= seen + LOOK_AHEAD && !self.more(self.next)?;
+            let text = &self.buffer[self.next..self.filled];
+            let limit = if ended { text.len() } else { text.len().saturating_sub(LOOK_AHEAD) };
+            let found = (seen..limit).find_map(|at| {
+                let boundary = match text[at] {
+                    b'{' if begins_document(text, at) => Boundary::Document,
+                    b'{' if begins_event(text, at) => Boundary::Event,
+                    b']' if ends_events(text, at) => Boundary::End,
+                    _ => return None,
+                };
+                Some((at, boundary))
+            });
+            let (at, boundary) = found.unwrap_or((limit, Boundary::Nothing));
+            if boundary != Boundary::Nothing || ended {
+                if event && whole && boundary != Boundary::Nothing {
+                    let text = text[..at].trim_ascii_end();
+                    let length = text.strip_suffix(b",").unwrap_or(text).trim_ascii_end().len();
+                    self.cuts.push(Span {
+                        start: self.next,
+                        end: self.next + length,
+                        doubt: Doubt { content: true, structure: true },
+                    });
+                }
+                self.next += at;
+                return Ok(boundary);
+            }
+            seen = limit.max(seen);
+            if seen > LONGEST {
+                // Nothing of it can be kept any more.
+                whole = false;
+                self.next += seen - 1;
+                seen = 1;
+            }
+        }
+    }
+
+    /// Goes to the next key of the document that is one of `wanted`, in spite of damage in between. `false`: there is
+    /// none.
+    pub(super) fn resume_at_key(&mut self, wanted: impl Fn(&[u8]) -> bool) -> Result<bool> {
+        loop {
+            let ended = self.filled - self.next < 2 * LOOK_AHEAD && !self.more(self.next)?;
+            let text = &self.buffer[self.next..self.filled];
+            let limit = if ended { text.len() } else { text.len().saturating_sub(LOOK_AHEAD) };
+            let quotes = (0..limit).filter(|at| text[*at] == b'"');
+            if let Some(at) = quotes.into_iter().find(|at| key_after(text, *at).is_some_and(&wanted)) {
+                self.next += at;
+                return Ok(true);
+            }
+            self.next += limit;
+            if ended {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// Sends away what was cut.
+    pub(super) fn flush(&mut self) {
+        let keep = self.next;
+        self.detach(keep);
+    }
+
+    /// Bytes from here to the end of the text.
+    pub(super) fn drain(&mut self) -> Result<u64> {
+        let start = self.byte();
+        loop {
+            self.next = self.filled;
+            if !self.more(self.filled)? {
+                return Ok(self.byte() - start);
+            }
+        }
+    }
+
+    /// What ended the text before its time, if its file is damaged and that was survived.
+    pub(super) fn damage(&self) -> Option<&Error> {
+        self.input.damage()
     }
 
     /// The next byte that is not space, not taken yet; `None` at the end.
@@ -123,16 +300,23 @@ impl<'a> Scanner<'a> {
             Some(_) => {}
             None => return Err(self.truncated(IN_DOCUMENT)),
         }
-        let mut nesting = Nesting::default();
+        let mut nesting = Nesting { wary: self.wary, ..Nesting::default() };
         let mut seen = 0;
         loop {
-            if let Some(end) = nesting.feed(&self.buffer[self.next + seen..self.filled]) {
+            let end = nesting.feed(&self.buffer[self.next + seen..self.filled]);
+            if let Some((at, problem)) = nesting.damage {
+                let byte = self.byte() + (seen + at) as u64;
+                return Err(self.malformed(byte, problem.to_owned()));
+            }
+            if let Some(end) = end {
                 return Ok(seen + end);
             }
             seen = self.filled - self.next;
             if !keep {
                 self.next = self.filled;
                 seen = 0;
+            } else if seen > LONGEST {
+                return Err(self.malformed(self.byte(), format!("a value of more than {LONGEST} bytes")));
             }
             if !self.more(self.next)? {
                 // Only a bare number or word can end with the text; all else has a closing byte.
@@ -143,22 +327,50 @@ impl<'a> Scanner<'a> {
 
     /// Reads more text, dropping what lies before `keep`. `false` at the end.
     fn more(&mut self, keep: usize) -> Result<bool> {
-        self.buffer.copy_within(keep..self.filled, 0);
+        self.detach(keep);
+        // What is not finished is looked at from its beginning again: twice as much each time.
+        let wanted = self.filled + BLOCK_BYTES.max(self.filled);
+        if self.buffer.len() < wanted {
+            self.buffer.resize(wanted, 0);
+        }
+        let count = self.input.fill(&mut self.buffer[self.filled..])?;
+        self.filled += count;
+        Ok(count > 0)
+    }
+
+    /// Drops what lies before `keep`, sending it away if events were cut in it.
+    fn detach(&mut self, keep: usize) {
+        if self.cuts.is_empty() {
+            self.buffer.copy_within(keep..self.filled, 0);
+        } else {
+            let mut rest = Vec::with_capacity(self.filled - keep + BLOCK_BYTES);
+            rest.extend_from_slice(&self.buffer[keep..self.filled]);
+            let text = std::mem::replace(&mut self.buffer, rest);
+            (self.send)(Batch { base: self.base, text, cuts: std::mem::take(&mut self.cuts) });
+        }
         self.filled -= keep;
         self.next -= keep.min(self.next);
         self.base += keep as u64;
-        if self.buffer.len() < self.filled + BLOCK_BYTES {
-            self.buffer.resize(self.filled + BLOCK_BYTES, 0);
-        }
-        let count = self.input.read(&mut self.buffer[self.filled..])?;
-        self.filled += count;
-        Ok(count > 0)
     }
 
     fn truncated(&self, inside: &'static str) -> Error {
         let byte = self.base + self.filled as u64;
         Error::Truncated { file: self.input.file().to_owned(), byte, inside }
     }
+}
+
+/// Whether the `]` at `at` looks like the end of the events: behind one, and before the end of the document or one of its
+/// keys.
+fn ends_events(text: &[u8], at: usize) -> bool {
+    let before = text[..at].iter().rev().find(|byte| !byte.is_ascii_whitespace());
+    let behind = text[at + 1..].trim_ascii_start();
+    let ends = match behind.first() {
+        Some(b'}') => !matches!(behind[1..].trim_ascii_start().first(), Some(b',' | b'}' | b']')),
+        Some(b',') => key_after(behind, 1).is_some_and(|key| TOP_KEYS.contains(&key)),
+        Some(_) => false,
+        None => true,
+    };
+    ends && matches!(before, Some(b'}' | b','))
 }
 
 fn expected(wanted: u8, found: u8) -> String {
@@ -173,6 +385,14 @@ struct Nesting {
     escaped: bool,
     /// The value is a bare number or word.
     scalar: bool,
+    /// Whether it looks for what no JSON can have.
+    wary: bool,
+    /// A bit a level, the innermost last: whether it is an array.
+    arrays: u64,
+    /// The last byte outside of strings that was no space.
+    last: u8,
+    /// What no JSON can have, and where in the piece.
+    damage: Option<(usize, &'static str)>,
 }
 
 impl Nesting {
@@ -186,23 +406,39 @@ impl Nesting {
                     at += 1;
                     self.escaped = false;
                 }
-                at += text[at..].iter().position(|byte| matches!(byte, b'"' | b'\\'))?;
-                if text[at] == b'\\' {
-                    self.escaped = true;
-                } else {
-                    self.quoted = false;
+                at += text[at..].iter().position(|byte| matches!(byte, b'"' | b'\\') || *byte < b' ' && self.wary)?;
+                match text[at] {
+                    b'\\' => self.escaped = true,
+                    b'"' => self.quoted = false,
+                    _ => return self.damaged(at, "a control character inside a string"),
                 }
                 at += 1;
                 if !self.quoted && self.depth == 0 {
                     return Some(at);
                 }
             } else if self.depth > 0 {
-                at += text[at..].iter().position(|byte| matches!(byte, b'"' | b'{' | b'[' | b'}' | b']'))?;
-                match text[at] {
-                    b'"' => self.quoted = true,
-                    b'{' | b'[' => self.depth += 1,
-                    _ => self.depth -= 1,
+                let start = at;
+                at += text[at..].iter().position(|byte| matches!(byte, b'"' | b'{' | b'[' | b'}' | b']' | b':'))?;
+                if let Some(last) = text[start..at].iter().rev().find(|byte| !byte.is_ascii_whitespace()) {
+                    self.last = *last;
                 }
+                match text[at] {
+                    b'"' if self.wary && !matches!(self.last, b'{' | b'[' | b',' | b':') => {
+                        return self.damaged(at, "a string where none can be");
+                    }
+                    b'"' => self.quoted = true,
+                    b':' if self.wary && self.arrays & 1 != 0 => return self.damaged(at, "a colon inside a list"),
+                    b':' => {}
+                    open @ (b'{' | b'[') => {
+                        self.depth += 1;
+                        self.arrays = self.arrays << 1 | u64::from(open == b'[');
+                    }
+                    _ => {
+                        self.depth -= 1;
+                        self.arrays >>= 1;
+                    }
+                }
+                self.last = text[at];
                 at += 1;
                 if self.depth == 0 {
                     return Some(at);
@@ -213,12 +449,21 @@ impl Nesting {
             } else {
                 match text.get(at)? {
                     b'"' => self.quoted = true,
-                    b'{' | b'[' => self.depth = 1,
+                    open @ (b'{' | b'[') => {
+                        self.depth = 1;
+                        self.arrays = u64::from(*open == b'[');
+                        self.last = *open;
+                    }
                     _ => self.scalar = true,
                 }
                 at += 1;
             }
         }
+    }
+
+    fn damaged(&mut self, at: usize, problem: &'static str) -> Option<usize> {
+        self.damage = Some((at, problem));
+        None
     }
 }
 
@@ -232,7 +477,7 @@ mod tests {
     fn scan<T>(text: &str, test: impl FnOnce(&mut Scanner<'_>) -> Result<T>) -> Result<T> {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(text.as_bytes()).unwrap();
-        test(&mut Scanner::new(Input::open(file.path()).unwrap()).unwrap())
+        test(&mut Scanner::new(Input::open(file.path(), true).unwrap(), false, &|_| {}).unwrap())
     }
 
     /// The entries of an array, each with its position.
