@@ -223,6 +223,9 @@ impl Document<'_> {
             }
             *first = false;
             if end {
+                if self.scanner.events_go_on()? {
+                    return Err(self.scanner.malformed(byte, "`]` between events".to_owned()));
+                }
                 self.scanner.take(b']')?;
                 return Ok(false);
             }

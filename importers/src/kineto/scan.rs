@@ -181,6 +181,19 @@ impl<'a> Scanner<'a> {
         }
     }
 
+    /// Whether the next byte, a `]`, does not end the events, because more of them follow soon.
+    pub(super) fn events_go_on(&mut self) -> Result<bool> {
+        while self.filled - self.next < 16 * LOOK_AHEAD && self.more(self.next)? {}
+        let text = &self.buffer[self.next + 1..self.filled];
+        if key_after(text.trim_ascii_start(), 1).is_some_and(|key| TOP_KEYS.contains(&key)) {
+            return Ok(false);
+        }
+        // An `id` begins the description of a device, too; rows of another document are none of these.
+        let row = |at: usize| begins_event(text, at) && key_after(text, at + 1) != Some(b"id");
+        let mut braces = (0..text.len().min(15 * LOOK_AHEAD)).filter(|at| text[*at] == b'{');
+        Ok(braces.find(|at| row(*at) || begins_document(text, *at)).is_some_and(|at| !begins_document(text, at)))
+    }
+
     /// Goes to the next key of the document that is one of `wanted`, in spite of damage in between. `false`: there is
     /// none.
     pub(super) fn resume_at_key(&mut self, wanted: impl Fn(&[u8]) -> bool) -> Result<bool> {

@@ -192,7 +192,7 @@ fn a_trace_cut_anywhere_gives_its_whole_events() {
 
 #[test]
 fn what_other_processes_wrote_behind_or_between_is_told() {
-    let (mine, other) = (trace(&[&kernel("a", 10), &kernel("b", 20)]), trace(&[&kernel("c", 30)]));
+    let (mine, other) = (trace(&[&kernel("a", 10), &kernel("b", 20)]), trace(&[&kernel("c", 30), &kernel("d", 40)]));
     let (outcome, notes) = survive(format!("{mine}{other}").as_bytes());
     assert_eq!(outcome.unwrap()[0].activities.len(), 2);
     assert!(notes[0].2.contains(&format!("{} bytes from byte {} on", other.len(), mine.len())), "{notes:?}");
