@@ -34,7 +34,8 @@ pub fn read(paths: &[PathBuf], reading: &Reading, notes: &mut Notes) -> Result<C
     }
     // Many files keep all threads busy with one each; a few share them.
     let threads = rayon::current_num_threads();
-    let helpers = if files.len() < 2 * threads { threads.div_ceil(files.len().max(1)) } else { 0 };
+    let shared = threads > 1 && files.len() < 2 * threads;
+    let helpers = if shared { threads.div_ceil(files.len().max(1)) } else { 0 };
     let reading = Reading { helpers, ..*reading };
     let outcomes: Vec<(Result<Option<Part>>, Notes)> = files
         .par_iter()

@@ -9,7 +9,8 @@ use std::path::Path;
 use super::batch::{Problem, note_faults, problem};
 use super::header::{Header, Key};
 use super::repair::repair;
-use super::scan::{Boundary, Cut, Scanner};
+use super::resume::Boundary;
+use super::scan::{Cut, Scanner};
 use crate::{Error, Notes, Result};
 
 /// What every complaint about the shape of a file says was expected.

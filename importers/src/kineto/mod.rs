@@ -1,9 +1,9 @@
 //! Chrome-trace JSON as torch.profiler writes it (the library behind it is called Kineto), plain or gzip.
 //!
-//! Streaming: the text goes by block by block, and only rows that matter are kept. One thread cuts ([`document`], by
-//! [`scan`] and [`outline`]), others read ([`batch`], by [`lex`] and [`event`]), and what is damaged is mended where it
-//! can be ([`repair`]). It is no general reader of Chrome traces: without Kineto's categories and links there is nothing
-//! to import.
+//! Streaming: the text goes by block by block, and only rows that matter are kept. One thread cuts (`document`, by
+//! `scan` and `outline`), others read (`batch`, by `lex` and `event`), and what is damaged is mended where it can be
+//! (`repair`) and otherwise passed over (`resume`). It is no general reader of Chrome traces: without Kineto's categories
+//! and links there is nothing to import.
 
 mod batch;
 mod comm;
@@ -12,9 +12,11 @@ mod event;
 mod header;
 mod lex;
 mod names;
+mod nesting;
 mod outline;
 mod product;
 mod repair;
+mod resume;
 mod rows;
 mod scan;
 mod time;

@@ -1,13 +1,14 @@
 //! Cuts a JSON text into its values without reading it whole: a block and a bit in memory, whatever the file's size.
 //!
-//! It knows braces, brackets, quotes and commas, and exact byte positions; what a value says is read from the cut. Events
-//! are not handed out one by one but stay in the buffer until it is full and go away with it, as a [`Batch`], to whoever
-//! reads them: so no byte of an event is copied, and cutting and reading may go to different threads.
+//! It knows braces, brackets, quotes and commas, and exact byte positions; what a value says is read from the cut.
+//! Events are not handed out one by one but stay in the buffer until it is full and go away with it, as a [`Batch`], to
+//! whoever reads them: so no byte of an event is copied, and cutting and reading may go to different threads.
 
 use serde::de::IgnoredAny;
 
 use super::batch::{Batch, Span, problem};
-use super::outline::{Doubt, Outline, TOP_KEYS, begins_document, begins_event, key_after, outline};
+use super::nesting::Nesting;
+use super::outline::{Doubt, Outline, outline};
 use crate::input::Input;
 use crate::{Error, Result};
 
@@ -15,10 +16,7 @@ use crate::{Error, Result};
 const BLOCK_BYTES: usize = 512 * 1024;
 
 /// No event, and no value that is kept, is longer; what seems to be is damaged, and must not fill the memory.
-const LONGEST: usize = 16 << 20;
-
-/// How far from a bracket one has to see to tell what it is.
-const LOOK_AHEAD: usize = 256;
+pub(super) const LONGEST: usize = 16 << 20;
 
 /// What was being read when the text ended.
 const IN_DOCUMENT: &str = "in the middle of the document";
@@ -27,17 +25,17 @@ const IN_VALUE: &str = "in the middle of a value";
 /// A place in a JSON file.
 pub(super) struct Scanner<'a> {
     input: Input<'a>,
-    buffer: Vec<u8>,
+    pub(super) buffer: Vec<u8>,
     /// Bytes of `buffer` that hold text.
-    filled: usize,
+    pub(super) filled: usize,
     /// Next byte of `buffer` to look at.
-    next: usize,
+    pub(super) next: usize,
     /// Whether values beside the events are watched for damage, so that an open quote does not swallow all that follows.
     wary: bool,
     /// Where in the text `buffer` begins.
     base: u64,
     /// Events in `buffer` that were cut and not sent yet.
-    cuts: Vec<Span>,
+    pub(super) cuts: Vec<Span>,
     send: &'a dyn Fn(Batch),
 }
 
@@ -47,19 +45,6 @@ pub(super) struct Cut<'b> {
     pub(super) byte: u64,
     /// The value, without space around it.
     pub(super) text: &'b [u8],
-}
-
-/// Where reading can go on behind damage.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Boundary {
-    /// At an event.
-    Event,
-    /// At the end of the events.
-    End,
-    /// At the beginning of another document: what follows belongs to someone else.
-    Document,
-    /// At the end of the text.
-    Nothing,
 }
 
 impl<'a> Scanner<'a> {
@@ -134,83 +119,6 @@ impl<'a> Scanner<'a> {
     fn cut(&mut self, length: usize, doubt: Doubt) {
         self.cuts.push(Span { start: self.next, end: self.next + length, doubt });
         self.next += length;
-    }
-
-    /// Passes over damage, from the next byte on, which is part of it, to where reading can go on. With `event` the
-    /// damage is an event, and goes into the batch for repair if it is in one piece.
-    pub(super) fn resume(&mut self, event: bool) -> Result<Boundary> {
-        let (mut seen, mut whole) = (1, true);
-        // The first brace is the damaged event's own, unless it is no event's.
-        if event && begins_document(&self.buffer[..self.filled], self.next) {
-            return Ok(Boundary::Document);
-        }
-        loop {
-            let ended = self.filled - self.next <= seen + LOOK_AHEAD && !self.more(self.next)?;
-            let text = &self.buffer[self.next..self.filled];
-            let limit = if ended { text.len() } else { text.len().saturating_sub(LOOK_AHEAD) };
-            let found = (seen..limit).find_map(|at| {
-                let boundary = match text[at] {
-                    b'{' if begins_document(text, at) => Boundary::Document,
-                    b'{' if begins_event(text, at) => Boundary::Event,
-                    b']' if ends_events(text, at) => Boundary::End,
-                    _ => return None,
-                };
-                Some((at, boundary))
-            });
-            let (at, boundary) = found.unwrap_or((limit, Boundary::Nothing));
-            if boundary != Boundary::Nothing || ended {
-                if event && whole && boundary != Boundary::Nothing {
-                    let text = text[..at].trim_ascii_end();
-                    let length = text.strip_suffix(b",").unwrap_or(text).trim_ascii_end().len();
-                    self.cuts.push(Span {
-                        start: self.next,
-                        end: self.next + length,
-                        doubt: Doubt { content: true, structure: true },
-                    });
-                }
-                self.next += at;
-                return Ok(boundary);
-            }
-            seen = limit.max(seen);
-            if seen > LONGEST {
-                // Nothing of it can be kept any more.
-                whole = false;
-                self.next += seen - 1;
-                seen = 1;
-            }
-        }
-    }
-
-    /// Whether the next byte, a `]`, does not end the events, because more of them follow soon.
-    pub(super) fn events_go_on(&mut self) -> Result<bool> {
-        while self.filled - self.next < 16 * LOOK_AHEAD && self.more(self.next)? {}
-        let text = &self.buffer[self.next + 1..self.filled];
-        if key_after(text.trim_ascii_start(), 1).is_some_and(|key| TOP_KEYS.contains(&key)) {
-            return Ok(false);
-        }
-        // An `id` begins the description of a device, too; rows of another document are none of these.
-        let row = |at: usize| begins_event(text, at) && key_after(text, at + 1) != Some(b"id");
-        let mut braces = (0..text.len().min(15 * LOOK_AHEAD)).filter(|at| text[*at] == b'{');
-        Ok(braces.find(|at| row(*at) || begins_document(text, *at)).is_some_and(|at| !begins_document(text, at)))
-    }
-
-    /// Goes to the next key of the document that is one of `wanted`, in spite of damage in between. `false`: there is
-    /// none.
-    pub(super) fn resume_at_key(&mut self, wanted: impl Fn(&[u8]) -> bool) -> Result<bool> {
-        loop {
-            let ended = self.filled - self.next < 2 * LOOK_AHEAD && !self.more(self.next)?;
-            let text = &self.buffer[self.next..self.filled];
-            let limit = if ended { text.len() } else { text.len().saturating_sub(LOOK_AHEAD) };
-            let quotes = (0..limit).filter(|at| text[*at] == b'"');
-            if let Some(at) = quotes.into_iter().find(|at| key_after(text, *at).is_some_and(&wanted)) {
-                self.next += at;
-                return Ok(true);
-            }
-            self.next += limit;
-            if ended {
-                return Ok(false);
-            }
-        }
     }
 
     /// Sends away what was cut.
@@ -313,7 +221,7 @@ impl<'a> Scanner<'a> {
             Some(_) => {}
             None => return Err(self.truncated(IN_DOCUMENT)),
         }
-        let mut nesting = Nesting { wary: self.wary, ..Nesting::default() };
+        let mut nesting = Nesting::watched(self.wary);
         let mut seen = 0;
         loop {
             let end = nesting.feed(&self.buffer[self.next + seen..self.filled]);
@@ -339,12 +247,12 @@ impl<'a> Scanner<'a> {
     }
 
     /// Reads more text, dropping what lies before `keep`. `false` at the end.
-    fn more(&mut self, keep: usize) -> Result<bool> {
+    pub(super) fn more(&mut self, keep: usize) -> Result<bool> {
         self.detach(keep);
         // What is not finished is looked at from its beginning again: twice as much each time.
         let wanted = self.filled + BLOCK_BYTES.max(self.filled);
         if self.buffer.len() < wanted {
-            self.buffer.resize(wanted, 0);
+            self.replace_buffer(0, wanted);
         }
         let count = self.input.fill(&mut self.buffer[self.filled..])?;
         self.filled += count;
@@ -356,14 +264,20 @@ impl<'a> Scanner<'a> {
         if self.cuts.is_empty() {
             self.buffer.copy_within(keep..self.filled, 0);
         } else {
-            let mut rest = Vec::with_capacity(self.filled - keep + BLOCK_BYTES);
-            rest.extend_from_slice(&self.buffer[keep..self.filled]);
-            let text = std::mem::replace(&mut self.buffer, rest);
+            let text = self.replace_buffer(keep, self.filled - keep + BLOCK_BYTES);
             (self.send)(Batch { base: self.base, text, cuts: std::mem::take(&mut self.cuts) });
         }
         self.filled -= keep;
         self.next -= keep.min(self.next);
         self.base += keep as u64;
+    }
+
+    /// Goes on in another buffer of `length`, with what follows `keep`; gives the old one.
+    fn replace_buffer(&mut self, keep: usize, length: usize) -> Vec<u8> {
+        // From the system comes zeroed memory; to fill it is what costs time.
+        let mut buffer = vec![0; length];
+        buffer[..self.filled - keep].copy_from_slice(&self.buffer[keep..self.filled]);
+        std::mem::replace(&mut self.buffer, buffer)
     }
 
     fn truncated(&self, inside: &'static str) -> Error {
@@ -372,112 +286,8 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// Whether the `]` at `at` looks like the end of the events: behind one, and before the end of the document or one of its
-/// keys.
-fn ends_events(text: &[u8], at: usize) -> bool {
-    let before = text[..at].iter().rev().find(|byte| !byte.is_ascii_whitespace());
-    let behind = text[at + 1..].trim_ascii_start();
-    let ends = match behind.first() {
-        Some(b'}') => !matches!(behind[1..].trim_ascii_start().first(), Some(b',' | b'}' | b']')),
-        Some(b',') => key_after(behind, 1).is_some_and(|key| TOP_KEYS.contains(&key)),
-        Some(_) => false,
-        None => true,
-    };
-    ends && matches!(before, Some(b'}' | b','))
-}
-
 fn expected(wanted: u8, found: u8) -> String {
     format!("`{}` was expected before `{}`", wanted.escape_ascii(), found.escape_ascii())
-}
-
-/// How deep in a value the text is; fed piece by piece.
-#[derive(Default)]
-struct Nesting {
-    depth: u32,
-    quoted: bool,
-    escaped: bool,
-    /// The value is a bare number or word.
-    scalar: bool,
-    /// Whether it looks for what no JSON can have.
-    wary: bool,
-    /// A bit a level, the innermost last: whether it is an array.
-    arrays: u64,
-    /// The last byte outside of strings that was no space.
-    last: u8,
-    /// What no JSON can have, and where in the piece.
-    damage: Option<(usize, &'static str)>,
-}
-
-impl Nesting {
-    /// Goes through `text`; the number of its bytes up to the end of the value, if that is in it.
-    fn feed(&mut self, text: &[u8]) -> Option<usize> {
-        let mut at = 0;
-        loop {
-            if self.quoted {
-                if self.escaped {
-                    text.get(at)?;
-                    at += 1;
-                    self.escaped = false;
-                }
-                at += text[at..].iter().position(|byte| matches!(byte, b'"' | b'\\') || *byte < b' ' && self.wary)?;
-                match text[at] {
-                    b'\\' => self.escaped = true,
-                    b'"' => self.quoted = false,
-                    _ => return self.damaged(at, "a control character inside a string"),
-                }
-                at += 1;
-                if !self.quoted && self.depth == 0 {
-                    return Some(at);
-                }
-            } else if self.depth > 0 {
-                let start = at;
-                at += text[at..].iter().position(|byte| matches!(byte, b'"' | b'{' | b'[' | b'}' | b']' | b':'))?;
-                if let Some(last) = text[start..at].iter().rev().find(|byte| !byte.is_ascii_whitespace()) {
-                    self.last = *last;
-                }
-                match text[at] {
-                    b'"' if self.wary && !matches!(self.last, b'{' | b'[' | b',' | b':') => {
-                        return self.damaged(at, "a string where none can be");
-                    }
-                    b'"' => self.quoted = true,
-                    b':' if self.wary && self.arrays & 1 != 0 => return self.damaged(at, "a colon inside a list"),
-                    b':' => {}
-                    open @ (b'{' | b'[') => {
-                        self.depth += 1;
-                        self.arrays = self.arrays << 1 | u64::from(open == b'[');
-                    }
-                    _ => {
-                        self.depth -= 1;
-                        self.arrays >>= 1;
-                    }
-                }
-                self.last = text[at];
-                at += 1;
-                if self.depth == 0 {
-                    return Some(at);
-                }
-            } else if self.scalar {
-                let ends = |byte: &u8| byte.is_ascii_whitespace() || matches!(byte, b',' | b':' | b']' | b'}');
-                return text[at..].iter().position(ends).map(|end| at + end);
-            } else {
-                match text.get(at)? {
-                    b'"' => self.quoted = true,
-                    open @ (b'{' | b'[') => {
-                        self.depth = 1;
-                        self.arrays = u64::from(*open == b'[');
-                        self.last = *open;
-                    }
-                    _ => self.scalar = true,
-                }
-                at += 1;
-            }
-        }
-    }
-
-    fn damaged(&mut self, at: usize, problem: &'static str) -> Option<usize> {
-        self.damage = Some((at, problem));
-        None
-    }
 }
 
 #[cfg(test)]
