@@ -8,7 +8,8 @@ use maestro_importers::{Notes, Reading, read};
 
 fuzz_target!(|bytes: &[u8]| {
     let mut file = tempfile::NamedTempFile::new_in("/dev/shm").expect("room for a file");
-    file.write_all(&[0x1f, 0x8b]).and_then(|()| file.write_all(bytes.get(2..).unwrap_or_default())).expect("room for a file");
+    let rest = bytes.get(2..).unwrap_or_default();
+    file.write_all(&[0x1f, 0x8b]).and_then(|()| file.write_all(rest)).expect("room for a file");
     let files = [file.path().to_owned()];
     for strict in [true, false] {
         if let Err(error) = read(&files, &Reading { strict, helpers: 0 }, &mut Notes::default()) {

@@ -18,8 +18,9 @@ const RANK_DIGITS: usize = 6;
 
 /// Reads a capture from files, folders and patterns.
 ///
-/// Of a folder all captures directly inside are read, other files are noted. `*` and `?` in the last part of a path
-/// match as in a shell, for those who quote them. Files are read in parallel; the result does not depend on it.
+/// Of a folder all captures directly inside are read; other files, captures without any device work among them, are
+/// noted. `*` and `?` in the last part of a path match as in a shell, for those who quote them. Files are read in
+/// parallel; the result does not depend on it.
 ///
 /// # Errors
 /// The first file, in the order given, that is missing, broken or no capture; a folder without captures; two files of
@@ -290,6 +291,8 @@ mod tests {
             ("README", "not a trace"),
             ("run.json", "{}"),
             ("empty.json", ""),
+            ("host_only.json", r#"{"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "a", "ts": 1, "dur": 1}]}"#),
+            ("list.json", r#"[{"a": 1}]"#),
             (".hidden", &trace(Some(1))),
             ("README.md", "about these"),
         ]);
@@ -298,7 +301,7 @@ mod tests {
         let capture = read(&[folder.path().to_owned()], &Reading::default(), &mut notes).unwrap();
         assert_eq!(ranks(&capture), [(0, "b.weird".to_owned()), (1, "a.json".to_owned())]);
         assert_eq!((capture.format, capture.files.len()), ("kineto", 2));
-        assert_eq!(kinds(&notes), [("files in folders that are no captures", 3)]);
+        assert_eq!(kinds(&notes), [("files in folders that are no captures", 5)]);
     }
 
     #[test]

@@ -126,9 +126,9 @@ fn take(event: &Event<'_>, twice: Option<&str>, byte: u64, rows: &mut Rows, note
     rows.take(event, notes);
 }
 
-/// Where serde_json met a problem in `text`, which begins at `byte`. It counts lines from 1; the column is how many bytes
-/// of the line it took, with most problems up to and including the wrong one. Where it stopped before that, this is one
-/// byte early.
+/// Where serde_json met a problem in `text`, which begins at `byte`. It counts lines from 1; the column is how many
+/// bytes of the line it took, with most problems up to and including the wrong one. Where it stopped before that, this is
+/// one byte early.
 pub(super) fn problem(byte: u64, text: &[u8], error: &serde_json::Error) -> Problem {
     let lines: usize =
         text.split_inclusive(|byte| *byte == b'\n').take(error.line().saturating_sub(1)).map(<[u8]>::len).sum();

@@ -57,7 +57,7 @@ impl Document<'_> {
         let rest = self.scanner.drain()?;
         self.notes.add("files that go on behind the end of their first document, the rest left out", || {
             format!(
-                "{}: {rest} bytes from byte {byte} on (of another process that wrote to the same file?)",
+                "{}: {rest} bytes from byte {byte} on; if another process wrote them, give them as a file of their own",
                 self.file.display()
             )
         });
@@ -90,13 +90,14 @@ impl Document<'_> {
                 }
                 Err(error @ Error::Malformed { .. }) if !self.strict => {
                     let from = self.scanner.byte();
-                    let survived = error.to_string();
+                    let why = reason(&error);
                     self.survived.get_or_insert(error);
                     let wanted = |key: &[u8]| key == b"traceEvents" || Key::from_name(key).is_some();
                     let found = self.scanner.resume_at_key(wanted)?;
                     let to = self.scanner.byte();
-                    self.notes
-                        .add("stretches of damaged metadata, left out", || format!("bytes {from} to {to}: {survived}"));
+                    self.notes.add("stretches of damaged metadata, left out", || {
+                        format!("bytes {from} to {to} of {}, {why}", self.file.display())
+                    });
                     if !found {
                         break;
                     }
@@ -183,11 +184,11 @@ impl Document<'_> {
             }
             let boundary = self.scanner.resume(event)?;
             let behind = self.scanner.byte();
-            let survived = error.to_string();
+            let why = reason(&error);
             self.survived.get_or_insert(error);
             if !event {
                 self.notes.add("stretches between events that are no events, left out", || {
-                    format!("bytes {inside} to {behind}: {survived}")
+                    format!("bytes {inside} to {behind} of {}, {why}", self.file.display())
                 });
             }
             first = true;
@@ -204,7 +205,8 @@ impl Document<'_> {
         }
     }
 
-    /// Goes to the next event, not the first if there were `any`; `false` if there is none, with the closing bracket taken.
+    /// Goes to the next event, not the first if there were `any`; `false` if there is none, with the closing bracket
+    /// taken.
     fn entry(&mut self, first: &mut bool, any: bool) -> Result<bool> {
         if self.strict {
             if !self.scanner.entry(b']', first)? {
@@ -263,6 +265,14 @@ impl Document<'_> {
     fn shape(&self, found: &'static str) -> Error {
         let (file, byte) = (self.file.to_owned(), self.scanner.byte());
         Error::Shape { file, byte, found, expected: EXPECTED, help: HELP }
+    }
+}
+
+/// What was wrong, without file and remedy, for a note.
+fn reason(error: &Error) -> String {
+    match error {
+        Error::Malformed { byte, problem, .. } => format!("because of byte {byte}: {problem}"),
+        other => other.to_string(),
     }
 }
 

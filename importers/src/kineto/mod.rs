@@ -2,8 +2,8 @@
 //!
 //! Streaming: the text goes by block by block, and only rows that matter are kept. One thread cuts (`document`, by
 //! `scan` and `outline`), others read (`batch`, by `lex` and `event`), and what is damaged is mended where it can be
-//! (`repair`) and otherwise passed over (`resume`). It is no general reader of Chrome traces: without Kineto's categories
-//! and links there is nothing to import.
+//! (`repair`) and otherwise passed over (`resume`). It is no general reader of Chrome traces: without Kineto's
+//! categories and links there is nothing to import.
 
 mod batch;
 mod comm;

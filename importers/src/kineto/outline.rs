@@ -108,7 +108,7 @@ pub(super) fn outline(text: &[u8]) -> Outline {
 /// The keys that rows of a trace begin with.
 const FIRST_KEYS: [&[u8]; 10] = [b"ph", b"cat", b"name", b"pid", b"tid", b"ts", b"dur", b"id", b"args", b"s"];
 
-/// The keys beside `traceEvents`, by which a document is told from a row and the end of the rows from the end of a list.
+/// The keys of a document, by which it is told from a row, and the end of the rows from the end of a list.
 pub(super) const TOP_KEYS: [&[u8]; 18] = [
     b"schemaVersion",
     b"traceEvents",

@@ -103,8 +103,8 @@ impl Scanner<'_> {
     }
 }
 
-/// Whether the `]` at `at` looks like the end of the events: behind one, and before the end of the document or one of its
-/// keys.
+/// Whether the `]` at `at` looks like the end of the events: behind one, and before the end of the document or one of
+/// its keys.
 fn ends_events(text: &[u8], at: usize) -> bool {
     let before = text[..at].iter().rev().find(|byte| !byte.is_ascii_whitespace());
     let behind = text[at + 1..].trim_ascii_start();

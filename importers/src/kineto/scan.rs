@@ -30,7 +30,7 @@ pub(super) struct Scanner<'a> {
     pub(super) filled: usize,
     /// Next byte of `buffer` to look at.
     pub(super) next: usize,
-    /// Whether values beside the events are watched for damage, so that an open quote does not swallow all that follows.
+    /// Whether values beside the events are watched for damage: an open quote must not swallow all that follows.
     wary: bool,
     /// Where in the text `buffer` begins.
     base: u64,

@@ -24,17 +24,14 @@ fn survive(content: &[u8]) -> Survival {
 
 /// A file of such rows, with a header before and behind them.
 fn trace(rows: &[&str]) -> String {
-    format!(
-        "{{\"schemaVersion\": 1, \"distributedInfo\": {{\"rank\": 3}},\n \"traceEvents\": [\n{}\n],\n \"traceName\": \"x\", \
-         \"baseTimeNanoseconds\": 1000}}\n",
-        rows.join(",\n")
-    )
+    let head = r#"{"schemaVersion": 1, "distributedInfo": {"rank": 3},"#;
+    let tail = r#""traceName": "x", "baseTimeNanoseconds": 1000}"#;
+    format!("{head}\n \"traceEvents\": [\n{}\n],\n {tail}\n", rows.join(",\n"))
 }
 
 fn kernel(name: &str, ts: u32) -> String {
-    format!(
-        r#"{{"ph": "X", "cat": "kernel", "name": "{name}", "pid": 0, "tid": 7, "ts": {ts}, "dur": 5, "args": {{"stream": 7}}}}"#
-    )
+    let args = r#""args": {"stream": 7}"#;
+    format!(r#"{{"ph": "X", "cat": "kernel", "name": "{name}", "pid": 0, "tid": 7, "ts": {ts}, "dur": 5, {args}}}"#)
 }
 
 /// What survives of a kernel before, the damage, and two kernels behind: the names of the kernels, and the notes but

@@ -61,8 +61,9 @@ impl Rows {
         let launched = |correlation: Option<u64>| correlation.is_some_and(|id| owners.by_correlation.contains_key(&id));
         self.calls.extend(self.unknown_calls.drain(..).filter(|call| launched(call.correlation)));
 
+        let only = devices.len() == 1;
         let timelines = devices.into_iter().map(|(device, rows)| {
-            let mut timeline = self.timeline(device, rows, &owners);
+            let mut timeline = self.timeline(device, rows, &owners, only);
             timeline.file = file.to_owned();
             timeline.rank = header.rank.filter(|_| device == busiest);
             timeline.world_size = header.world_size;
@@ -77,25 +78,29 @@ impl Rows {
         Ok(timelines.collect())
     }
 
-    /// What one device did, with all host rows but those that are known to belong to another.
-    fn timeline(&self, device: u32, rows: DeviceRows, owners: &Owners) -> Timeline {
+    /// What one device did, with all host rows but those that are known to belong to another. The `only` device gets
+    /// the rows themselves: the copies would be half of the memory that a file takes.
+    fn timeline(&mut self, device: u32, rows: DeviceRows, owners: &Owners, only: bool) -> Timeline {
         let mine = |owners: &HashMap<u64, u32>, id: Option<u64>| {
             id.and_then(|id| owners.get(&id)).is_none_or(|owner| *owner == device)
         };
-        let calls = self.calls.iter().filter(|call| mine(&owners.by_correlation, call.correlation));
-        let records = self.records.iter().filter(|record| mine(&owners.by_external_id, record.external_id));
         Timeline {
             device,
             activities: rows.activities,
             stream_waits: rows.waits,
-            calls: calls.copied().collect(),
-            records: records.cloned().collect(),
-            annotations: self.annotations.clone(),
-            steps: self.steps.clone(),
-            products: self.products.clone(),
+            calls: share(&mut self.calls, only, |call| mine(&owners.by_correlation, call.correlation)),
+            records: share(&mut self.records, only, |record| mine(&owners.by_external_id, record.external_id)),
+            annotations: share(&mut self.annotations, only, |_| true),
+            steps: share(&mut self.steps, only, |_| true),
+            products: if only { std::mem::take(&mut self.products) } else { self.products.clone() },
             ..Timeline::default()
         }
     }
+}
+
+/// The rows of one device: all, if it is the `only` one, else copies of those that are its own.
+fn share<T: Clone>(rows: &mut Vec<T>, only: bool, its_own: impl Fn(&T) -> bool) -> Vec<T> {
+    if only { std::mem::take(rows) } else { rows.iter().filter(|row| its_own(row)).cloned().collect() }
 }
 
 /// Makes times absolute and sorts by them: files are not in the order of time.
