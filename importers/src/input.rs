@@ -137,6 +137,11 @@ impl<'a> Input<'a> {
         self.damage.as_ref()
     }
 
+    /// The same, for an error.
+    pub(crate) fn take_damage(&mut self) -> Option<Error> {
+        self.damage.take()
+    }
+
     /// The file that is read.
     pub(crate) fn file(&self) -> &'a Path {
         self.file
@@ -264,6 +269,19 @@ mod tests {
         let last = packed.len() - 6;
         packed[last] ^= 0xff;
         assert!(matches!(read_all(file_of(&packed).path()), Err(Error::GzipCorrupt { .. })));
+    }
+
+    #[test]
+    fn what_is_before_the_damage_is_given_unless_read_strictly() {
+        let (content, mut buffer) = (noise(50_000), vec![0; 60_000]);
+        let mut packed = gzip(&content);
+        packed.truncate(30_000);
+        let cut = file_of(&packed);
+        let mut input = Input::open(cut.path(), false).unwrap();
+        let length = input.fill(&mut buffer).unwrap();
+        assert!(length > 20_000 && buffer[..length] == content[..length], "{length}");
+        assert!(matches!(input.damage(), Some(Error::GzipTruncated { byte: 30_000, .. })));
+        assert_eq!(input.fill(&mut buffer).unwrap(), 0);
     }
 
     #[test]

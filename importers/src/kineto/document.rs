@@ -194,7 +194,14 @@ impl Document<'_> {
             first = true;
             match boundary {
                 Boundary::Event | Boundary::End => {}
-                Boundary::Document => return Ok(Flow::Over),
+                Boundary::Document => {
+                    let problem = "another document begins inside the events, of another process that wrote to the \
+                                   same file"
+                        .to_owned();
+                    // Better than what the broken row looked like.
+                    self.survived = Some(self.scanner.malformed(behind, problem));
+                    return Ok(Flow::Over);
+                }
                 Boundary::Nothing => {
                     let file = self.file.to_owned();
                     let error = Error::Truncated { file, byte: behind, inside: "in the middle of damage" };

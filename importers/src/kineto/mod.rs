@@ -71,7 +71,9 @@ impl Importer for Kineto {
             let (header, notes) = (Header::default(), Notes::default());
             let mut document = Document { file, scanner, strict, header, notes, survived: None };
             let outcome = document.walk();
-            Ok::<_, Error>((outcome, document.header, document.notes, document.survived))
+            // Damaged compression explains whatever the text looked like.
+            let survived = document.scanner.take_damage().or(document.survived);
+            Ok::<_, Error>((outcome, document.header, document.notes, survived))
         });
         // The rows come before whatever ended the walk.
         if let Some(error) = harvest.error {
@@ -82,7 +84,7 @@ impl Importer for Kineto {
         notes.merge(its_notes);
         notes.merge(harvest.notes);
         match (harvest.rows.finish(file, &header, notes), survived) {
-            // What nothing could be read of is not a capture without device rows, but damaged.
+            // What no device row is left of is no capture without device rows, but damaged.
             (Err(Error::NoActivities { .. }), Some(damage)) => Err(damage),
             (outcome, _) => outcome,
         }

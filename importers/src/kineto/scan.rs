@@ -59,6 +59,16 @@ impl<'a> Scanner<'a> {
         Ok(scanner)
     }
 
+    /// What ended the text before its time, if its file is damaged and that was survived.
+    pub(super) fn damage(&self) -> Option<&Error> {
+        self.input.damage()
+    }
+
+    /// The same, for an error.
+    pub(super) fn take_damage(&mut self) -> Option<Error> {
+        self.input.take_damage()
+    }
+
     /// Cuts the event that comes next, a `{`, for the batch.
     pub(super) fn event(&mut self) -> Result<()> {
         loop {
@@ -136,11 +146,6 @@ impl<'a> Scanner<'a> {
                 return Ok(self.byte() - start);
             }
         }
-    }
-
-    /// What ended the text before its time, if its file is damaged and that was survived.
-    pub(super) fn damage(&self) -> Option<&Error> {
-        self.input.damage()
     }
 
     /// The next byte that is not space, not taken yet; `None` at the end.
