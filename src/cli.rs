@@ -78,6 +78,9 @@ pub struct Choice {
     /// PATTERN is part of a name, or with * and ? a whole one; e.g. my_ring_gather=all_gather
     #[arg(long, value_name = "PATTERN[=OPERATION]")]
     pub comm_kernel: Vec<maestro_importers::CommKernel>,
+    /// Refuse damaged captures, instead of reading what is there and noting what was lost
+    #[arg(long)]
+    pub strict: bool,
 }
 
 #[derive(Debug, Args)]
@@ -93,6 +96,9 @@ pub struct Show {
     /// The step of a capture to show
     #[arg(long, value_name = "STEP")]
     pub step: Option<String>,
+    /// Refuse a damaged capture, instead of showing what is there and noting what was lost
+    #[arg(long)]
+    pub strict: bool,
     /// Print one JSON document and nothing else
     #[arg(long)]
     pub json: bool,

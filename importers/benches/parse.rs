@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use maestro_importers::{Notes, read};
+use maestro_importers::{Notes, Reading, read};
 
 fn parse(criterion: &mut Criterion) {
     let packed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/captures/kineto/fsdp/fsdp_rank0.json.gz");
@@ -21,7 +21,9 @@ fn parse(criterion: &mut Criterion) {
     for (name, file) in [("plain", plain.path().to_owned()), ("gzip", packed)] {
         let files: [PathBuf; 1] = [file];
         group.bench_function(name, |bencher| {
-            bencher.iter(|| black_box(read(&files, &mut Notes::default()).expect("the fixture is a capture")));
+            bencher.iter(|| {
+                black_box(read(&files, &Reading::default(), &mut Notes::default()).expect("the fixture is a capture"))
+            });
         });
     }
     group.finish();

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use flate2::read::GzDecoder;
 use maestro_importers::synthesis::{Options, synthesise};
-use maestro_importers::{Notes, read};
+use maestro_importers::{Notes, Reading, read};
 
 /// Bytes of JSON in the gzip files of `folder`.
 fn json_bytes(folder: &Path) -> u64 {
@@ -29,7 +29,7 @@ fn synthesis(criterion: &mut Criterion) {
     for name in ["ddp_large", "fsdp_large", "fsdp", "pp_large"] {
         let folder: PathBuf = [env!("CARGO_MANIFEST_DIR"), "../fixtures/captures/kineto", name].iter().collect();
         group.throughput(Throughput::Bytes(json_bytes(&folder)));
-        let capture = read(&[folder], &mut Notes::default()).expect("a capture");
+        let capture = read(&[folder], &Reading::default(), &mut Notes::default()).expect("a capture");
         group.bench_function(name, |bencher| {
             bencher.iter(|| synthesise(&capture, &Options::default(), &mut Notes::default()).expect("a pattern"));
         });

@@ -16,6 +16,9 @@ const HEAD_BYTES: usize = 64 * 1024;
 /// The first bytes of a gzip file.
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
+/// How much is decompressed at a time.
+const GZIP_BYTES: usize = 16 * 1024;
+
 /// Whether an importer recognises a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -44,19 +47,11 @@ impl Head {
     ///
     /// A gzip file that breaks after some bytes still has a head; reading it whole will say where it breaks.
     pub(crate) fn open(file: &Path) -> Result<Self> {
-        let mut input = Input::open(file)?;
+        let mut input = Input::open(file, false)?;
         let mut bytes = vec![0; HEAD_BYTES];
-        let mut length = 0;
-        while length < bytes.len() {
-            match input.read(&mut bytes[length..]) {
-                Ok(0) => break,
-                Ok(count) => length += count,
-                Err(error) if length == 0 => return Err(error),
-                Err(_) => break,
-            }
-        }
+        let length = input.fill(&mut bytes)?;
         if length == 0 {
-            return Err(Error::Empty { file: file.to_owned() });
+            return Err(input.damage.unwrap_or_else(|| Error::Empty { file: file.to_owned() }));
         }
         bytes.truncate(length);
         Ok(Self::new(bytes, input.is_gzip()))
@@ -83,6 +78,9 @@ impl Head {
 pub(crate) struct Input<'a> {
     file: &'a Path,
     stream: Stream,
+    /// Whether damage of the compression is an error; else it is the end.
+    strict: bool,
+    damage: Option<Error>,
 }
 
 enum Stream {
@@ -91,8 +89,8 @@ enum Stream {
 }
 
 impl<'a> Input<'a> {
-    /// Opens `file` at its beginning.
-    pub(crate) fn open(file: &'a Path) -> Result<Self> {
+    /// Opens `file` at its beginning. Unless `strict`, gzip data that break off give what is before that.
+    pub(crate) fn open(file: &'a Path, strict: bool) -> Result<Self> {
         let refused = |source: io::Error| match source.kind() {
             ErrorKind::NotFound => Error::Missing { file: file.to_owned() },
             _ => Error::Unreadable { file: file.to_owned(), source },
@@ -104,21 +102,44 @@ impl<'a> Input<'a> {
         } else {
             Stream::Plain(reader)
         };
-        Ok(Self { file, stream })
+        Ok(Self { file, stream, strict, damage: None })
     }
 
-    /// Reads some bytes of the content into `buffer`; 0 at its end.
-    pub(crate) fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
-        loop {
+    /// Reads content into `buffer` until that is full; fewer bytes only at the end.
+    pub(crate) fn fill(&mut self, buffer: &mut [u8]) -> Result<usize> {
+        let mut length = 0;
+        while length < buffer.len() && self.damage.is_none() {
             let outcome = match &mut self.stream {
-                Stream::Plain(reader) => reader.read(buffer),
-                Stream::Gzip(decoder) => decoder.read(buffer),
+                Stream::Plain(reader) => reader.read(&mut buffer[length..]),
+                Stream::Gzip(decoder) => {
+                    // When the data turn out to be corrupt, what the same call decompressed before that is lost.
+                    let end = buffer.len().min(length + GZIP_BYTES);
+                    decoder.read(&mut buffer[length..end])
+                }
             };
             match outcome {
+                Ok(0) => break,
+                Ok(count) => length += count,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                outcome => return outcome.map_err(|error| self.explain(error)),
+                Err(error) => match self.explain(error) {
+                    damage @ (Error::GzipTruncated { .. } | Error::GzipCorrupt { .. }) if !self.strict => {
+                        self.damage = Some(damage);
+                    }
+                    error => return Err(error),
+                },
             }
         }
+        Ok(length)
+    }
+
+    /// What ended the content before its time, unless that was an error.
+    pub(crate) fn damage(&self) -> Option<&Error> {
+        self.damage.as_ref()
+    }
+
+    /// The same, for an error.
+    pub(crate) fn take_damage(&mut self) -> Option<Error> {
+        self.damage.take()
     }
 
     /// The file that is read.
@@ -191,10 +212,10 @@ mod tests {
     }
 
     fn read_all(file: &Path) -> Result<Vec<u8>> {
-        let mut input = Input::open(file)?;
+        let mut input = Input::open(file, true)?;
         let (mut all, mut buffer) = (Vec::new(), [0; 1000]);
         loop {
-            match input.read(&mut buffer)? {
+            match input.fill(&mut buffer)? {
                 0 => return Ok(all),
                 count => all.extend_from_slice(&buffer[..count]),
             }
@@ -248,6 +269,19 @@ mod tests {
         let last = packed.len() - 6;
         packed[last] ^= 0xff;
         assert!(matches!(read_all(file_of(&packed).path()), Err(Error::GzipCorrupt { .. })));
+    }
+
+    #[test]
+    fn what_is_before_the_damage_is_given_unless_read_strictly() {
+        let (content, mut buffer) = (noise(50_000), vec![0; 60_000]);
+        let mut packed = gzip(&content);
+        packed.truncate(30_000);
+        let cut = file_of(&packed);
+        let mut input = Input::open(cut.path(), false).unwrap();
+        let length = input.fill(&mut buffer).unwrap();
+        assert!(length > 20_000 && buffer[..length] == content[..length], "{length}");
+        assert!(matches!(input.damage(), Some(Error::GzipTruncated { byte: 30_000, .. })));
+        assert_eq!(input.fill(&mut buffer).unwrap(), 0);
     }
 
     #[test]

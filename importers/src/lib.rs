@@ -39,8 +39,18 @@ pub trait Importer: Sync {
     /// Reads one file.
     ///
     /// # Errors
-    /// What cannot be survived, with the file and the byte position; what can goes into `notes`.
-    fn read(&self, file: &Path, notes: &mut Notes) -> Result<Vec<capture::Timeline>>;
+    /// What cannot be survived, or with [`Reading::strict`] what is wrong at all, with the file and the byte position;
+    /// the rest goes into `notes`.
+    fn read(&self, file: &Path, reading: &Reading, notes: &mut Notes) -> Result<Vec<capture::Timeline>>;
+}
+
+/// How captures are read.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Reading {
+    /// Refuse damaged files, instead of reading what is there and noting what was lost.
+    pub strict: bool,
+    /// Threads, beside its own, that the reading of one file may use. [`read`] sets this by the number of files.
+    pub helpers: usize,
 }
 
 /// Every format that can be read.

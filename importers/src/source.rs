@@ -12,20 +12,21 @@ use rayon::prelude::*;
 use crate::capture::{Capture, Timeline};
 use crate::execution::{self, ExecutionTrace};
 use crate::input::{Head, Verdict};
-use crate::{Error, IMPORTERS, Importer, Notes, Result};
+use crate::{Error, IMPORTERS, Importer, Notes, Reading, Result};
 
 /// Longest number in a file name that is taken for a rank; longer ones are times.
 const RANK_DIGITS: usize = 6;
 
 /// Reads a capture from files, folders and patterns.
 ///
-/// Of a folder all captures directly inside are read, other files are noted. `*` and `?` in the last part of a path
-/// match as in a shell, for those who quote them. Files are read in parallel; the result does not depend on it.
+/// Of a folder all captures directly inside are read; other files, captures without any device work among them, are
+/// noted. `*` and `?` in the last part of a path match as in a shell, for those who quote them. Files are read in
+/// parallel; the result does not depend on it.
 ///
 /// # Errors
 /// The first file, in the order given, that is missing, broken or no capture; a folder without captures; two files of
 /// one rank.
-pub fn read(paths: &[PathBuf], notes: &mut Notes) -> Result<Capture> {
+pub fn read(paths: &[PathBuf], reading: &Reading, notes: &mut Notes) -> Result<Capture> {
     if paths.is_empty() {
         return Err(Error::NoPath);
     }
@@ -33,11 +34,16 @@ pub fn read(paths: &[PathBuf], notes: &mut Notes) -> Result<Capture> {
     for path in paths {
         find(path, &mut files)?;
     }
+    // Many files keep all threads busy with one each; a few share them.
+    let threads = rayon::current_num_threads();
+    let shared = threads > 1 && files.len() < 2 * threads;
+    let helpers = if shared { threads.div_ceil(files.len().max(1)) } else { 0 };
+    let reading = Reading { helpers, ..*reading };
     let outcomes: Vec<(Result<Option<Part>>, Notes)> = files
         .par_iter()
         .map(|found| {
             let mut notes = Notes::default();
-            (found.read(&mut notes), notes)
+            (found.read(&reading, &mut notes), notes)
         })
         .collect();
     let mut capture = Capture::default();
@@ -92,10 +98,13 @@ struct Part {
 
 impl Found {
     /// Reads the file. `None`: it was found in a folder and is no capture.
-    fn read(&self, notes: &mut Notes) -> Result<Option<Part>> {
-        match self.part(notes) {
+    fn read(&self, reading: &Reading, notes: &mut Notes) -> Result<Option<Part>> {
+        match self.part(reading, notes) {
             Ok(part) => Ok(Some(part)),
-            Err(Error::Unrecognised { .. } | Error::Shape { .. } | Error::Empty { .. }) if self.folder.is_some() => {
+            // Beside captures of devices there may lie whatever, the profile of a process without a device included.
+            Err(
+                Error::Unrecognised { .. } | Error::Shape { .. } | Error::Empty { .. } | Error::NoActivities { .. },
+            ) if self.folder.is_some() => {
                 notes.add("files in folders that are no captures", || self.file.display().to_string());
                 Ok(None)
             }
@@ -103,14 +112,14 @@ impl Found {
         }
     }
 
-    fn part(&self, notes: &mut Notes) -> Result<Part> {
+    fn part(&self, reading: &Reading, notes: &mut Notes) -> Result<Part> {
         let head = Head::open(&self.file)?;
         if execution::recognises(&head) {
-            let execution = Some(execution::read(&self.file, notes)?);
+            let execution = Some(execution::read(&self.file, reading.strict, notes)?);
             return Ok(Part { format: "", timelines: Vec::new(), execution });
         }
         let importer = recognise(&self.file, &head)?;
-        Ok(Part { format: importer.name(), timelines: importer.read(&self.file, notes)?, execution: None })
+        Ok(Part { format: importer.name(), timelines: importer.read(&self.file, reading, notes)?, execution: None })
     }
 }
 
@@ -309,29 +318,34 @@ mod tests {
             ("README", "not a trace"),
             ("run.json", "{}"),
             ("empty.json", ""),
+            ("host_only.json", r#"{"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "a", "ts": 1, "dur": 1}]}"#),
+            ("list.json", r#"[{"a": 1}]"#),
             (".hidden", &trace(Some(1))),
             ("README.md", "about these"),
         ]);
         fs::create_dir(folder.path().join("inner")).unwrap();
         let mut notes = Notes::default();
-        let capture = read(&[folder.path().to_owned()], &mut notes).unwrap();
+        let capture = read(&[folder.path().to_owned()], &Reading::default(), &mut notes).unwrap();
         assert_eq!(ranks(&capture), [(0, "b.weird".to_owned()), (1, "a.json".to_owned())]);
         assert_eq!((capture.format, capture.files.len()), ("kineto", 2));
-        assert_eq!(kinds(&notes), [("files in folders that are no captures", 3)]);
+        assert_eq!(kinds(&notes), [("files in folders that are no captures", 5)]);
     }
 
     #[test]
     fn a_broken_capture_in_a_folder_is_an_error() {
         let folder = folder(&[("a.json", &trace(Some(0))), ("b.json", &trace(Some(1))[..60])]);
-        let error = read(&[folder.path().to_owned()], &mut Notes::default()).unwrap_err();
-        assert!(matches!(error, Error::Truncated { byte: 60, .. }), "{error}");
+        for strict in [true, false] {
+            let reading = Reading { strict, helpers: 0 };
+            let error = read(&[folder.path().to_owned()], &reading, &mut Notes::default()).unwrap_err();
+            assert!(matches!(error, Error::Truncated { byte: 60, .. }), "{error}");
+        }
     }
 
     #[test]
     fn a_folder_without_captures_is_an_error() {
         for files in [&[][..], &[("run.json", "{}"), ("notes.txt", "x")]] {
             let folder = folder(files);
-            match read(&[folder.path().to_owned()], &mut Notes::default()) {
+            match read(&[folder.path().to_owned()], &Reading::default(), &mut Notes::default()) {
                 Err(Error::NoTraces { files: seen, .. }) => assert_eq!(seen, files.len()),
                 other => panic!("{other:?}"),
             }
@@ -341,21 +355,22 @@ mod tests {
     #[test]
     fn a_named_file_must_be_a_capture() {
         let folder = folder(&[("run.json", "{}"), ("notes.txt", "x"), ("empty", "")]);
-        let error = |name: &str| read(&[folder.path().join(name)], &mut Notes::default()).unwrap_err();
+        let error =
+            |name: &str| read(&[folder.path().join(name)], &Reading::default(), &mut Notes::default()).unwrap_err();
         assert!(matches!(error("run.json"), Error::Shape { .. }));
         assert!(matches!(error("notes.txt"), Error::Unrecognised { .. }));
         assert!(matches!(error("empty"), Error::Empty { .. }));
         assert!(matches!(error("missing"), Error::Missing { .. }));
         assert!(matches!(error("empty/missing"), Error::Missing { .. }));
-        assert!(matches!(read(&[], &mut Notes::default()), Err(Error::NoPath)));
+        assert!(matches!(read(&[], &Reading::default(), &mut Notes::default()), Err(Error::NoPath)));
     }
 
     #[test]
     fn patterns_match_in_the_last_part() {
         let folder = folder(&[("a0.json", &trace(Some(0))), ("a1.json", &trace(Some(1))), ("b.json", "{}")]);
-        let capture = read(&[folder.path().join("a?.js*")], &mut Notes::default()).unwrap();
+        let capture = read(&[folder.path().join("a?.js*")], &Reading::default(), &mut Notes::default()).unwrap();
         assert_eq!(capture.timelines.len(), 2);
-        let error = read(&[folder.path().join("c*")], &mut Notes::default()).unwrap_err();
+        let error = read(&[folder.path().join("c*")], &Reading::default(), &mut Notes::default()).unwrap_err();
         assert!(matches!(error, Error::NoMatch { .. }));
     }
 
@@ -374,7 +389,8 @@ mod tests {
     #[test]
     fn two_files_of_one_rank_are_refused_by_name() {
         let folder = folder(&[("a.json", &trace(Some(3))), ("b.json", &trace(Some(3)))]);
-        let error = read(&[folder.path().to_owned()], &mut Notes::default()).unwrap_err().to_string();
+        let error =
+            read(&[folder.path().to_owned()], &Reading::default(), &mut Notes::default()).unwrap_err().to_string();
         assert!(error.contains("a.json") && error.contains("b.json") && error.contains("rank 3"), "{error}");
     }
 
@@ -387,7 +403,7 @@ mod tests {
             ("d.json", &trace(Some(0))),
         ]);
         let mut notes = Notes::default();
-        let capture = read(&[folder.path().to_owned()], &mut notes).unwrap();
+        let capture = read(&[folder.path().to_owned()], &Reading::default(), &mut notes).unwrap();
         let expected = [(0, "d.json"), (1, "c_rank_1.json"), (2, "a.json"), (3, "b.json")];
         assert_eq!(ranks(&capture), expected.map(|(rank, name)| (rank, name.to_owned())));
         assert_eq!(

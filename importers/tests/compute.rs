@@ -10,7 +10,8 @@ use maestro_pattern::{Kernel, Work};
 fn import(name: &str) -> (Import, Notes) {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../fixtures/captures/kineto").join(name);
     let mut notes = Notes::default();
-    let capture = maestro_importers::read(&[folder], &mut notes).expect("a capture");
+    let capture =
+        maestro_importers::read(&[folder], &maestro_importers::Reading::default(), &mut notes).expect("a capture");
     let import = synthesise(&capture, &Options::default(), &mut notes).expect("a pattern");
     (import, notes)
 }

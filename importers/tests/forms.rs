@@ -664,8 +664,9 @@ fn damage_to_any_form_is_no_panic() {
             std::fs::write(file, &text).unwrap();
         }
         let mut notes = Notes::default();
-        let outcome = maestro_importers::read(&[folder.path().to_owned()], &mut notes)
-            .and_then(|capture| synthesise(&capture, &Options::default(), &mut notes));
+        let outcome =
+            maestro_importers::read(&[folder.path().to_owned()], &maestro_importers::Reading::default(), &mut notes)
+                .and_then(|capture| synthesise(&capture, &Options::default(), &mut notes));
         match outcome {
             Ok(_) => patterns += 1,
             Err(_) => errors += 1,

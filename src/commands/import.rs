@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use anyhow::{Context, bail};
 use maestro_importers::synthesis::{Contention, Executions, HostTime, Import, Options, synthesise};
-use maestro_importers::{Notes, capture::Capture};
+use maestro_importers::{Notes, Reading, capture::Capture};
 use maestro_pattern::Plan;
 use maestro_replay::dry::Dry;
 use maestro_reports::{Fidelity, Origin, RunWriter};
@@ -58,7 +58,8 @@ pub fn run(args: &cli::Import) -> Result<(), Failure> {
 /// What is wrong with the capture, with file and position.
 pub fn import(captures: &[PathBuf], choice: &Choice) -> anyhow::Result<Imported> {
     let mut notes = Notes::default();
-    let capture = maestro_importers::read(captures, &mut notes)?;
+    let reading = Reading { strict: choice.strict, ..Reading::default() };
+    let capture = maestro_importers::read(captures, &reading, &mut notes)?;
     let options = Options {
         name: choice.name.clone(),
         step: choice.step.clone(),

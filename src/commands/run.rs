@@ -15,7 +15,7 @@ pub fn run(args: &cli::Run) -> Result<(), Failure> {
     {
         if args.choice != cli::Choice::default() {
             return Err(anyhow::anyhow!(
-                "{}: a pattern has all this already; --step, --name, --host and --exact are for captures",
+                "{}: a pattern has all this already; --step, --name, --host, --exact, --strict and --comm-kernel are for captures",
                 path.display()
             )
             .into());

@@ -64,7 +64,7 @@ fn of_run(path: &Path) -> anyhow::Result<Shown> {
 
 #[cfg(feature = "import")]
 fn of_capture(args: &cli::Show) -> anyhow::Result<Shown> {
-    let choice = cli::Choice { step: args.step.clone(), ..cli::Choice::default() };
+    let choice = cli::Choice { step: args.step.clone(), strict: args.strict, ..cli::Choice::default() };
     let imported = super::import::import(std::slice::from_ref(&args.what), &choice)?;
     let title = imported.describe();
     let import = imported.import;

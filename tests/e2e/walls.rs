@@ -22,7 +22,7 @@ const ROOMS: [&str; 4] = ["pattern", "importers", "replay", "reports"];
 /// To let a new crate in, add it to its room's line, if the table of rooms in `docs/ARCHITECTURE.md` allows its kind.
 const DEPENDENCIES: [(&str, &[&str]); 4] = [
     ("pattern", &["serde", "serde-saphyr", "strsim", "thiserror"]),
-    ("importers", &["flate2", "prost", "rayon", "rusqlite", "serde", "serde_json", "thiserror"]),
+    ("importers", &["flate2", "prost", "rayon", "rusqlite", "serde", "serde_json", "thiserror", "wide"]),
     ("replay", &["bytemuck", "cudarc", "float8", "half", "mpi", "ndarray", "thiserror"]),
     ("reports", &["parquet", "polars", "serde", "serde_json", "thiserror"]),
 ];
@@ -160,7 +160,7 @@ const WALLS: &[Wall] = &[
 
 /// What importers/ may name of maestro_pattern outside its synthesis/: the words for what a GPU did, none for what a
 /// pattern is made of.
-const CAPTURE_WORDS: [&str; 5] = ["CollectiveKind", "CopyDirection", "Direction", "Dtype", "MOST_RANKS", "ReduceOp"];
+const CAPTURE_WORDS: [&str; 6] = ["CollectiveKind", "CopyDirection", "Direction", "Dtype", "MOST_RANKS", "ReduceOp"];
 
 /// A source file of the workspace.
 struct Source {

@@ -42,20 +42,20 @@ pub(crate) fn recognises(head: &Head) -> bool {
     first == Some(&b'{') && is && !has("\"traceEvents\"")
 }
 
-/// Reads an execution trace. One that breaks off is used as far as it goes, which is noted.
+/// Reads an execution trace. One that breaks off is used as far as it goes, which is noted, unless `strict`.
 ///
 /// # Errors
 /// The file cannot be read, or breaks before its first node.
-pub(crate) fn read(file: &Path, notes: &mut Notes) -> Result<ExecutionTrace> {
+pub(crate) fn read(file: &Path, strict: bool, notes: &mut Notes) -> Result<ExecutionTrace> {
     let mut trace = ExecutionTrace { file: file.to_owned(), process: None, nodes: Vec::new(), groups: BTreeMap::new() };
     let mut seen = 0;
-    let mut reader = Reader { input: Input::open(file)?, byte: 0, failed: None };
+    let mut reader = Reader { input: Input::open(file, strict)?, byte: 0, failed: None };
     let outcome = {
         let mut json = serde_json::Deserializer::from_reader(io::BufReader::with_capacity(64 * 1024, &mut reader));
         Document { trace: &mut trace, seen: &mut seen, notes }.deserialize(&mut json)
     };
     if let Err(error) = outcome {
-        if seen == 0 {
+        if seen == 0 || strict {
             let byte = reader.byte;
             let malformed = || Error::Malformed { file: file.to_owned(), byte, problem: error.to_string() };
             return Err(reader.failed.unwrap_or_else(malformed));
@@ -78,7 +78,7 @@ struct Reader<'a> {
 
 impl io::Read for &mut Reader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self.input.read(buffer) {
+        match self.input.fill(buffer) {
             Ok(count) => {
                 self.byte += count as u64;
                 Ok(count)

@@ -128,7 +128,7 @@ fn read_all(files: &[(&str, &str)]) -> (Result<Capture>, Notes) {
         std::fs::write(paths.last().unwrap(), content).unwrap();
     }
     let mut notes = Notes::default();
-    (crate::read(&paths, &mut notes), notes)
+    (crate::read(&paths, &crate::Reading::default(), &mut notes), notes)
 }
 
 /// Rows and ranks of the kernels of the first timeline.

@@ -182,7 +182,7 @@ mod tests {
 
     fn read(args: &str) -> (Option<CommFacts>, Notes) {
         let mut notes = Notes::default();
-        let facts = facts(&serde_json::from_str(args).unwrap(), &mut Names::default(), &mut notes);
+        let facts = facts(&Args::of(args), &mut Names::default(), &mut notes);
         (facts, notes)
     }
 

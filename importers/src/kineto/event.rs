@@ -6,33 +6,109 @@
 
 use std::borrow::Cow;
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
+use super::lex::Entries;
 use crate::Notes;
 
-/// A raw JSON value, or nothing.
-pub(super) type Raw<'a> = Option<&'a RawValue>;
+/// The text of a JSON value as it stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Text<'a>(&'a str);
 
-/// The keys of an event that matter.
-#[derive(Default, Deserialize)]
-pub(super) struct Event<'a> {
-    #[serde(borrow)]
-    ph: Raw<'a>,
-    #[serde(borrow)]
-    cat: Raw<'a>,
-    #[serde(borrow)]
-    name: Raw<'a>,
-    #[serde(borrow)]
-    pub(super) pid: Raw<'a>,
-    #[serde(borrow)]
-    pub(super) tid: Raw<'a>,
-    #[serde(borrow)]
-    pub(super) ts: Raw<'a>,
-    #[serde(borrow)]
-    pub(super) dur: Raw<'a>,
-    #[serde(borrow)]
-    args: Raw<'a>,
+impl<'a> Text<'a> {
+    /// The text.
+    pub(super) fn get(self) -> &'a str {
+        self.0
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        <&RawValue>::deserialize(deserializer).map(|raw| Self(raw.get()))
+    }
+}
+
+/// A raw JSON value, or nothing: the key is missing or null.
+pub(super) type Raw<'a> = Option<Text<'a>>;
+
+/// Declares an object of raw values: each field with the keys that it may have in the text.
+macro_rules! object {
+    ($(#[$about:meta])* $name:ident { $($field:ident: $($key:literal)|+,)* }) => {
+        $(#[$about])*
+        #[derive(Default)]
+        pub(super) struct $name<'a> { $(pub(super) $field: Raw<'a>,)* }
+
+        impl<'a> $name<'a> {
+            /// What the object in `text` says, and a key that occurs twice in it, of which the last counts. `None`: it
+            /// is no object.
+            fn read(text: &'a str) -> Option<(Self, Option<&'a str>)> {
+                let (mut read, mut twice) = (Self::default(), None);
+                let mut entries = Entries::of(text);
+                for (key, value) in entries.by_ref() {
+                    let field = match key {
+                        $($($key)|+ => &mut read.$field,)*
+                        _ => continue,
+                    };
+                    if field.is_some() {
+                        twice = Some(key);
+                    }
+                    *field = (value != "null").then_some(Text(value));
+                }
+                entries.complete().then_some((read, twice))
+            }
+        }
+    };
+}
+
+object! {
+    /// The keys of an event that matter.
+    Event {
+        ph: "ph",
+        cat: "cat",
+        name: "name",
+        pid: "pid",
+        tid: "tid",
+        ts: "ts",
+        dur: "dur",
+        args: "args",
+    }
+}
+
+object! {
+    /// The arguments that matter.
+    Args {
+        external_id: "External id" | "external id",
+        correlation: "correlation",
+        stream: "stream",
+        device: "device",
+        grid: "grid",
+        graph: "graph id",
+        bytes: "bytes",
+        wait_on_stream: "wait_on_stream",
+        wait_on_cuda_event_record_corr_id: "wait_on_cuda_event_record_corr_id",
+        wait_on_cuda_event_id: "wait_on_cuda_event_id",
+        input_dims: "Input Dims" | "Input dims",
+        input_type: "Input type",
+        concrete_inputs: "Concrete Inputs",
+        collective: "Collective name",
+        dtype: "dtype",
+        in_elements: "In msg nelems",
+        out_elements: "Out msg nelems",
+        in_splits: "In split size",
+        out_splits: "Out split size",
+        group_size: "Group size",
+        group_name: "Process Group Name",
+        group_desc: "Process Group Description",
+        ranks: "Process Group Ranks",
+        seq: "Seq",
+        rank: "Rank",
+        rank_start: "Global rank start",
+        rank_stride: "Global rank stride",
+        function_id: "Record function id",
+        source: "Src Rank",
+        destination: "Dst Rank",
+    }
 }
 
 /// What a row is about. Rows of any other category are not read.
@@ -47,23 +123,54 @@ pub(super) enum Category {
     Annotation,
 }
 
-impl<'a> Event<'a> {
-    /// What it is about, if it has a duration and is of a kind that is read.
-    pub(super) fn category(&self) -> Option<Category> {
-        if bare(self.ph) != "X" {
-            return None;
-        }
-        // Until 2021 the names were capitalised.
-        match bare(self.cat) {
-            "kernel" | "Kernel" => Some(Category::Kernel),
-            "gpu_memcpy" | "Memcpy" => Some(Category::Copy),
-            "gpu_memset" | "Memset" => Some(Category::Set),
-            "cuda_sync" => Some(Category::Sync),
-            "cuda_runtime" | "cuda_driver" | "Runtime" => Some(Category::Call),
-            "cpu_op" | "Operator" => Some(Category::Operator),
-            "user_annotation" => Some(Category::Annotation),
+impl Category {
+    /// The category of this name. Until 2021 the names were capitalised.
+    fn from_name(name: &str) -> Option<Self> {
+        match name {
+            "kernel" | "Kernel" => Some(Self::Kernel),
+            "gpu_memcpy" | "Memcpy" => Some(Self::Copy),
+            "gpu_memset" | "Memset" => Some(Self::Set),
+            "cuda_sync" => Some(Self::Sync),
+            "cuda_runtime" | "cuda_driver" | "Runtime" => Some(Self::Call),
+            "cpu_op" | "Operator" => Some(Self::Operator),
+            "user_annotation" => Some(Self::Annotation),
             _ => None,
         }
+    }
+}
+
+/// Whether the event in `text` is of no kind that is read, as far as its beginning tells: for passing over it cheaply.
+pub(super) fn is_of_no_use(text: &str) -> bool {
+    for (key, value) in Entries::of(text) {
+        let value = value.trim_matches('"');
+        match key {
+            "ph" if value != "X" => return true,
+            "cat" => return Category::from_name(value).is_none(),
+            // The arguments cost most to go through, and mostly come last.
+            "args" => return false,
+            _ => {}
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+impl<'a> Args<'a> {
+    /// The arguments in `text`, an object.
+    pub(super) fn of(text: &'a str) -> Self {
+        Self::read(text).expect("an object").0
+    }
+}
+
+impl<'a> Event<'a> {
+    /// The event that `text` holds, and a key that occurs twice in it, of which the last counts. `None`: it holds none.
+    pub(super) fn of(text: &'a str) -> Option<(Self, Option<&'a str>)> {
+        Self::read(text)
+    }
+
+    /// What it is about, if it has a duration and is of a kind that is read.
+    pub(super) fn category(&self) -> Option<Category> {
+        if bare(self.ph) == "X" { Category::from_name(bare(self.cat)) } else { None }
     }
 
     /// Its name; empty if it has none.
@@ -74,81 +181,20 @@ impl<'a> Event<'a> {
     /// Its arguments; none if they are missing, or cannot be read, which is noted.
     pub(super) fn args(&self, notes: &mut Notes) -> Args<'a> {
         let Some(raw) = self.args else { return Args::default() };
-        serde_json::from_str(raw.get()).unwrap_or_else(|error| {
-            notes.add("rows whose arguments cannot be read, taken as none", || format!("{}: {error}", self.name()));
-            Args::default()
-        })
+        let Some((args, twice)) = Args::read(raw.get()) else {
+            notes.add("rows whose arguments cannot be read, taken as none", || self.name().into_owned());
+            return Args::default();
+        };
+        if let Some(key) = twice {
+            notes.add("rows with a key that occurs twice, the last taken", || format!("`{key}` of {}", self.name()));
+        }
+        args
     }
-}
-
-/// The arguments that matter.
-#[derive(Default, Deserialize)]
-pub(super) struct Args<'a> {
-    #[serde(borrow, rename = "External id", alias = "external id")]
-    pub(super) external_id: Raw<'a>,
-    #[serde(borrow)]
-    pub(super) correlation: Raw<'a>,
-    #[serde(borrow)]
-    pub(super) stream: Raw<'a>,
-    #[serde(borrow)]
-    pub(super) device: Raw<'a>,
-    #[serde(borrow)]
-    pub(super) grid: Raw<'a>,
-    #[serde(borrow, rename = "graph id")]
-    pub(super) graph: Raw<'a>,
-    #[serde(borrow)]
-    pub(super) bytes: Raw<'a>,
-    #[serde(borrow)]
-    pub(super) wait_on_stream: Raw<'a>,
-    #[serde(borrow)]
-    pub(super) wait_on_cuda_event_record_corr_id: Raw<'a>,
-    #[serde(borrow)]
-    pub(super) wait_on_cuda_event_id: Raw<'a>,
-    #[serde(borrow, rename = "Input Dims", alias = "Input dims")]
-    pub(super) input_dims: Raw<'a>,
-    #[serde(borrow, rename = "Input type")]
-    pub(super) input_type: Raw<'a>,
-    #[serde(borrow, rename = "Concrete Inputs")]
-    pub(super) concrete_inputs: Raw<'a>,
-    #[serde(borrow, rename = "Collective name")]
-    pub(super) collective: Raw<'a>,
-    #[serde(borrow)]
-    pub(super) dtype: Raw<'a>,
-    #[serde(borrow, rename = "In msg nelems")]
-    pub(super) in_elements: Raw<'a>,
-    #[serde(borrow, rename = "Out msg nelems")]
-    pub(super) out_elements: Raw<'a>,
-    #[serde(borrow, rename = "In split size")]
-    pub(super) in_splits: Raw<'a>,
-    #[serde(borrow, rename = "Out split size")]
-    pub(super) out_splits: Raw<'a>,
-    #[serde(borrow, rename = "Group size")]
-    pub(super) group_size: Raw<'a>,
-    #[serde(borrow, rename = "Process Group Name")]
-    pub(super) group_name: Raw<'a>,
-    #[serde(borrow, rename = "Process Group Description")]
-    pub(super) group_desc: Raw<'a>,
-    #[serde(borrow, rename = "Process Group Ranks")]
-    pub(super) ranks: Raw<'a>,
-    #[serde(borrow, rename = "Seq")]
-    pub(super) seq: Raw<'a>,
-    #[serde(borrow, rename = "Rank")]
-    pub(super) rank: Raw<'a>,
-    #[serde(borrow, rename = "Global rank start")]
-    pub(super) rank_start: Raw<'a>,
-    #[serde(borrow, rename = "Global rank stride")]
-    pub(super) rank_stride: Raw<'a>,
-    #[serde(borrow, rename = "Record function id")]
-    pub(super) function_id: Raw<'a>,
-    #[serde(borrow, rename = "Src Rank")]
-    pub(super) source: Raw<'a>,
-    #[serde(borrow, rename = "Dst Rank")]
-    pub(super) destination: Raw<'a>,
 }
 
 /// The text of a value without its quotes, escapes left as they are: for words that have none, numbers and lists.
 pub(super) fn bare(raw: Raw<'_>) -> &str {
-    let text = raw.map_or("", RawValue::get);
+    let text = raw.map_or("", Text::get);
     text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(text)
 }
 
@@ -221,7 +267,7 @@ mod tests {
             r#"{"ph": 1, "cat": null, "name": [], "pid": "Spans", "tid": {}, "ts": "x", "dur": false, "args": "no"}"#,
             r#"{"ph": "X", "cat": "kernel", "args": {"External id": {}, "stream": "7", "grid": 3}}"#,
         ] {
-            let event: Event = serde_json::from_str(json).unwrap();
+            let (event, _) = Event::of(json).unwrap();
             event.category();
             event.name();
             event.args(&mut Notes::default());

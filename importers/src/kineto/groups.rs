@@ -35,6 +35,16 @@ impl Groups {
         }
     }
 
+    /// Adds what was found behind this in the file.
+    pub(super) fn append(&mut self, later: Self) {
+        for (name, ranks) in later.cut {
+            let known = self.cut.entry(name).or_default();
+            if known.is_none() {
+                *known = ranks;
+            }
+        }
+    }
+
     /// Gives the facts of activities and records the ranks that their own lists lack.
     pub(super) fn settle<'a>(
         &self,

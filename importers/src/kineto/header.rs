@@ -41,12 +41,12 @@ pub(super) enum Key {
 }
 
 impl Key {
-    /// The key of this name, given with its quotes.
-    pub(super) fn from_quoted(name: &[u8]) -> Option<Self> {
+    /// The key of this name.
+    pub(super) fn from_name(name: &[u8]) -> Option<Self> {
         match name {
-            br#""baseTimeNanoseconds""# => Some(Self::Base),
-            br#""distributedInfo""# => Some(Self::Distributed),
-            br#""deviceProperties""# => Some(Self::Devices),
+            b"baseTimeNanoseconds" => Some(Self::Base),
+            b"distributedInfo" => Some(Self::Distributed),
+            b"deviceProperties" => Some(Self::Devices),
             _ => None,
         }
     }

@@ -61,6 +61,46 @@ impl Time {
 }
 
 impl Rows {
+    /// Exchanges the names seen so far: readers keep theirs from one part of a file to the next.
+    pub(super) fn swap_names(&mut self, names: &mut Names) {
+        std::mem::swap(&mut self.names, names);
+    }
+
+    /// Adds what comes behind these in the file.
+    pub(super) fn append(&mut self, later: Rows) {
+        let Rows {
+            names: _,
+            groups,
+            devices,
+            threads,
+            calls,
+            unknown_calls,
+            records,
+            hints,
+            annotations,
+            steps,
+            operators,
+        } = later;
+        self.groups.append(groups);
+        self.threads.append(threads);
+        for (device, rows) in devices {
+            let mine = self.devices.entry(device).or_default();
+            mine.activities.extend(rows.activities);
+            mine.graphs.extend(rows.graphs);
+            mine.waits.extend(rows.waits);
+            for (kind, count) in rows.untimed {
+                *mine.untimed.entry(kind).or_default() += count;
+            }
+        }
+        self.calls.extend(calls);
+        self.unknown_calls.extend(unknown_calls);
+        self.records.extend(records);
+        self.hints.extend(hints);
+        self.annotations.extend(annotations);
+        self.steps.extend(steps);
+        self.operators.append(operators);
+    }
+
     /// Takes one row, if it is of a kind that matters.
     pub(super) fn take(&mut self, event: &Event<'_>, notes: &mut Notes) {
         match event.category() {

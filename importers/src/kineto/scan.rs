@@ -1,14 +1,22 @@
-//! Cuts a JSON text into its values without reading it whole: one value and a bit in memory, whatever the file's size.
+//! Cuts a JSON text into its values without reading it whole: a block and a bit in memory, whatever the file's size.
 //!
-//! It knows braces, brackets, quotes and commas, and exact byte positions; what a value says is read by serde_json from
-//! the cut. That takes two passes over each byte, and is still faster than serde_json over a reader, which takes the
-//! text byte by byte and can lend nothing. It also leaves a seam: cutting and reading may go to different threads.
+//! It knows braces, brackets, quotes and commas, and exact byte positions; what a value says is read from the cut.
+//! Events are not handed out one by one but stay in the buffer until it is full and go away with it, as a [`Batch`], to
+//! whoever reads them: so no byte of an event is copied, and cutting and reading may go to different threads.
 
+use serde::de::IgnoredAny;
+
+use super::batch::{Batch, Span, problem};
+use super::nesting::Nesting;
+use super::outline::{Doubt, Outline, outline};
 use crate::input::Input;
 use crate::{Error, Result};
 
 /// How much is read at a time: small enough for the processor's cache.
-const BLOCK_BYTES: usize = 256 * 1024;
+const BLOCK_BYTES: usize = 512 * 1024;
+
+/// No event, and no value that is kept, is longer; what seems to be is damaged, and must not fill the memory.
+pub(super) const LONGEST: usize = 16 << 20;
 
 /// What was being read when the text ended.
 const IN_DOCUMENT: &str = "in the middle of the document";
@@ -17,13 +25,18 @@ const IN_VALUE: &str = "in the middle of a value";
 /// A place in a JSON file.
 pub(super) struct Scanner<'a> {
     input: Input<'a>,
-    buffer: Vec<u8>,
+    pub(super) buffer: Vec<u8>,
     /// Bytes of `buffer` that hold text.
-    filled: usize,
+    pub(super) filled: usize,
     /// Next byte of `buffer` to look at.
-    next: usize,
+    pub(super) next: usize,
+    /// Whether values beside the events are watched for damage: an open quote must not swallow all that follows.
+    wary: bool,
     /// Where in the text `buffer` begins.
     base: u64,
+    /// Events in `buffer` that were cut and not sent yet.
+    pub(super) cuts: Vec<Span>,
+    send: &'a dyn Fn(Batch),
 }
 
 /// One whole value, and where in the text it begins.
@@ -35,14 +48,104 @@ pub(super) struct Cut<'b> {
 }
 
 impl<'a> Scanner<'a> {
-    /// Begins before the first value, behind a byte order mark.
-    pub(super) fn new(input: Input<'a>) -> Result<Self> {
-        let mut scanner = Self { input, buffer: Vec::new(), filled: 0, next: 0, base: 0 };
+    /// Begins before the first value, behind a byte order mark. Batches of events go to `send`.
+    pub(super) fn new(input: Input<'a>, wary: bool, send: &'a dyn Fn(Batch)) -> Result<Self> {
+        let (buffer, cuts) = (Vec::new(), Vec::new());
+        let mut scanner = Self { input, buffer, filled: 0, next: 0, wary, base: 0, cuts, send };
         while scanner.filled < 3 && scanner.more(0)? {}
         if scanner.buffer[..scanner.filled].starts_with(b"\xef\xbb\xbf") {
             scanner.next = 3;
         }
         Ok(scanner)
+    }
+
+    /// What ended the text before its time, if its file is damaged and that was survived.
+    pub(super) fn damage(&self) -> Option<&Error> {
+        self.input.damage()
+    }
+
+    /// The same, for an error.
+    pub(super) fn take_damage(&mut self) -> Option<Error> {
+        self.input.take_damage()
+    }
+
+    /// Cuts the event that comes next, a `{`, for the batch.
+    pub(super) fn event(&mut self) -> Result<()> {
+        loop {
+            let length = match outline(&self.buffer[self.next..self.filled]) {
+                Outline::Whole(length, doubt) => match self.behind(length) {
+                    Some(b',' | b']') | None => {
+                        self.cut(length, doubt);
+                        return Ok(());
+                    }
+                    Some(_) => 0,
+                },
+                Outline::Damaged => 0,
+                Outline::Unfinished => self.filled - self.next,
+            };
+            // What is unfinished may be finished by what comes; all else is for the slow judge.
+            if length == 0 || length > LONGEST || !self.more(self.next)? {
+                return self.judged_event();
+            }
+        }
+    }
+
+    /// The same, as serde_json sees it.
+    fn judged_event(&mut self) -> Result<()> {
+        loop {
+            let (byte, text) = (self.byte(), &self.buffer[self.next..self.filled]);
+            let mut values = serde_json::Deserializer::from_slice(text).into_iter::<IgnoredAny>();
+            match values.next() {
+                Some(Ok(_)) => {
+                    let length = values.byte_offset();
+                    self.cut(length, Doubt { content: true, structure: false });
+                    return Ok(());
+                }
+                Some(Err(error)) if !error.is_eof() => {
+                    let (at, problem) = problem(byte, text, &error);
+                    // What is wrong with the last byte (half a number, say) may be that it is the last.
+                    let last = at + 1 >= byte + text.len() as u64;
+                    if !last || text.len() > LONGEST {
+                        return Err(self.malformed(at, problem));
+                    }
+                    if !self.more(self.next)? {
+                        return Err(self.truncated(IN_VALUE));
+                    }
+                }
+                _ if text.len() > LONGEST => {
+                    return Err(self.malformed(byte, format!("an event of more than {LONGEST} bytes")));
+                }
+                _ if !self.more(self.next)? => return Err(self.truncated(IN_VALUE)),
+                _ => {}
+            }
+        }
+    }
+
+    /// The next byte that is not space `length` from here, as far as it is there.
+    fn behind(&self, length: usize) -> Option<u8> {
+        self.buffer[self.next + length..self.filled].iter().copied().find(|byte| !byte.is_ascii_whitespace())
+    }
+
+    fn cut(&mut self, length: usize, doubt: Doubt) {
+        self.cuts.push(Span { start: self.next, end: self.next + length, doubt });
+        self.next += length;
+    }
+
+    /// Sends away what was cut.
+    pub(super) fn flush(&mut self) {
+        let keep = self.next;
+        self.detach(keep);
+    }
+
+    /// Bytes from here to the end of the text.
+    pub(super) fn drain(&mut self) -> Result<u64> {
+        let start = self.byte();
+        loop {
+            self.next = self.filled;
+            if !self.more(self.filled)? {
+                return Ok(self.byte() - start);
+            }
+        }
     }
 
     /// The next byte that is not space, not taken yet; `None` at the end.
@@ -123,16 +226,23 @@ impl<'a> Scanner<'a> {
             Some(_) => {}
             None => return Err(self.truncated(IN_DOCUMENT)),
         }
-        let mut nesting = Nesting::default();
+        let mut nesting = Nesting::watched(self.wary);
         let mut seen = 0;
         loop {
-            if let Some(end) = nesting.feed(&self.buffer[self.next + seen..self.filled]) {
+            let end = nesting.feed(&self.buffer[self.next + seen..self.filled]);
+            if let Some((at, problem)) = nesting.damage {
+                let byte = self.byte() + (seen + at) as u64;
+                return Err(self.malformed(byte, problem.to_owned()));
+            }
+            if let Some(end) = end {
                 return Ok(seen + end);
             }
             seen = self.filled - self.next;
             if !keep {
                 self.next = self.filled;
                 seen = 0;
+            } else if seen > LONGEST {
+                return Err(self.malformed(self.byte(), format!("a value of more than {LONGEST} bytes")));
             }
             if !self.more(self.next)? {
                 // Only a bare number or word can end with the text; all else has a closing byte.
@@ -142,17 +252,37 @@ impl<'a> Scanner<'a> {
     }
 
     /// Reads more text, dropping what lies before `keep`. `false` at the end.
-    fn more(&mut self, keep: usize) -> Result<bool> {
-        self.buffer.copy_within(keep..self.filled, 0);
+    pub(super) fn more(&mut self, keep: usize) -> Result<bool> {
+        self.detach(keep);
+        // What is not finished is looked at from its beginning again: twice as much each time.
+        let wanted = self.filled + BLOCK_BYTES.max(self.filled);
+        if self.buffer.len() < wanted {
+            self.replace_buffer(0, wanted);
+        }
+        let count = self.input.fill(&mut self.buffer[self.filled..])?;
+        self.filled += count;
+        Ok(count > 0)
+    }
+
+    /// Drops what lies before `keep`, sending it away if events were cut in it.
+    fn detach(&mut self, keep: usize) {
+        if self.cuts.is_empty() {
+            self.buffer.copy_within(keep..self.filled, 0);
+        } else {
+            let text = self.replace_buffer(keep, self.filled - keep + BLOCK_BYTES);
+            (self.send)(Batch { base: self.base, text, cuts: std::mem::take(&mut self.cuts) });
+        }
         self.filled -= keep;
         self.next -= keep.min(self.next);
         self.base += keep as u64;
-        if self.buffer.len() < self.filled + BLOCK_BYTES {
-            self.buffer.resize(self.filled + BLOCK_BYTES, 0);
-        }
-        let count = self.input.read(&mut self.buffer[self.filled..])?;
-        self.filled += count;
-        Ok(count > 0)
+    }
+
+    /// Goes on in another buffer of `length`, with what follows `keep`; gives the old one.
+    fn replace_buffer(&mut self, keep: usize, length: usize) -> Vec<u8> {
+        // From the system comes zeroed memory; to fill it is what costs time.
+        let mut buffer = vec![0; length];
+        buffer[..self.filled - keep].copy_from_slice(&self.buffer[keep..self.filled]);
+        std::mem::replace(&mut self.buffer, buffer)
     }
 
     fn truncated(&self, inside: &'static str) -> Error {
@@ -165,63 +295,6 @@ fn expected(wanted: u8, found: u8) -> String {
     format!("`{}` was expected before `{}`", wanted.escape_ascii(), found.escape_ascii())
 }
 
-/// How deep in a value the text is; fed piece by piece.
-#[derive(Default)]
-struct Nesting {
-    depth: u32,
-    quoted: bool,
-    escaped: bool,
-    /// The value is a bare number or word.
-    scalar: bool,
-}
-
-impl Nesting {
-    /// Goes through `text`; the number of its bytes up to the end of the value, if that is in it.
-    fn feed(&mut self, text: &[u8]) -> Option<usize> {
-        let mut at = 0;
-        loop {
-            if self.quoted {
-                if self.escaped {
-                    text.get(at)?;
-                    at += 1;
-                    self.escaped = false;
-                }
-                at += text[at..].iter().position(|byte| matches!(byte, b'"' | b'\\'))?;
-                if text[at] == b'\\' {
-                    self.escaped = true;
-                } else {
-                    self.quoted = false;
-                }
-                at += 1;
-                if !self.quoted && self.depth == 0 {
-                    return Some(at);
-                }
-            } else if self.depth > 0 {
-                at += text[at..].iter().position(|byte| matches!(byte, b'"' | b'{' | b'[' | b'}' | b']'))?;
-                match text[at] {
-                    b'"' => self.quoted = true,
-                    b'{' | b'[' => self.depth += 1,
-                    _ => self.depth -= 1,
-                }
-                at += 1;
-                if self.depth == 0 {
-                    return Some(at);
-                }
-            } else if self.scalar {
-                let ends = |byte: &u8| byte.is_ascii_whitespace() || matches!(byte, b',' | b':' | b']' | b'}');
-                return text[at..].iter().position(ends).map(|end| at + end);
-            } else {
-                match text.get(at)? {
-                    b'"' => self.quoted = true,
-                    b'{' | b'[' => self.depth = 1,
-                    _ => self.scalar = true,
-                }
-                at += 1;
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::io::Write;
@@ -232,7 +305,7 @@ mod tests {
     fn scan<T>(text: &str, test: impl FnOnce(&mut Scanner<'_>) -> Result<T>) -> Result<T> {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(text.as_bytes()).unwrap();
-        test(&mut Scanner::new(Input::open(file.path()).unwrap()).unwrap())
+        test(&mut Scanner::new(Input::open(file.path(), true).unwrap(), false, &|_| {}).unwrap())
     }
 
     /// The entries of an array, each with its position.

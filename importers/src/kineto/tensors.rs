@@ -74,7 +74,7 @@ mod tests {
 
     fn all(dims: &str, types: &str) -> (u64, String, bool) {
         let args = format!(r#"{{"Input Dims": {dims}, "Input type": {types}}}"#);
-        let tensors = Tensors::all(&serde_json::from_str(&args).unwrap());
+        let tensors = Tensors::all(&Args::of(&args));
         (tensors.elements, tensors.dtype, tensors.any)
     }
 

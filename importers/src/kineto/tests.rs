@@ -1,4 +1,4 @@
-//! Made-up files: every kind of row, every kind of damage.
+//! Made-up files, read strictly: every kind of row, and what is wrong told with its place.
 
 use std::io::Write as _;
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::capture::{ActivityKind, CallKind, CommOp, OperatorWork, Product};
 
 /// A small trace of every kind of row, its metadata last, its rows out of order, with what has to be left out.
-const SMALL: &str = r#"{"schemaVersion": 1, "note": {"traceEvents": ["not these"]},
+pub(super) const SMALL: &str = r#"{"schemaVersion": 1, "note": {"traceEvents": ["not these"]},
  "traceEvents": [
   {"ph": "M", "name": "process_name", "pid": 9, "tid": 0, "args": {"name": "python"}},
   {"ph": "X", "cat": "kernel", "name": "second", "pid": 3, "tid": 7, "ts": 20.002, "dur": 5,
@@ -42,11 +42,15 @@ const SMALL: &str = r#"{"schemaVersion": 1, "note": {"traceEvents": ["not these"
 
 const BASE: i64 = 1_790_857_026_000_000_000;
 
-fn read_bytes(content: &[u8]) -> (Result<Vec<Timeline>>, Notes) {
+pub(super) fn read_as(content: &[u8], reading: &Reading) -> (Result<Vec<Timeline>>, Notes) {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(content).unwrap();
     let mut notes = Notes::default();
-    (Kineto.read(file.path(), &mut notes), notes)
+    (Kineto.read(file.path(), reading, &mut notes), notes)
+}
+
+fn read_bytes(content: &[u8]) -> (Result<Vec<Timeline>>, Notes) {
+    read_as(content, &Reading { strict: true, helpers: 0 })
 }
 
 fn read_text(content: &str) -> (Vec<Timeline>, Notes) {
@@ -209,7 +213,8 @@ fn no_change_of_a_byte_is_a_panic() {
     for (at, byte) in (0..SMALL.len()).zip(b"\"\\}[9-,\0\xff{]:".iter().cycle()) {
         let mut changed = SMALL.as_bytes().to_vec();
         changed[at] = *byte;
-        if let Err(error) = read_bytes(&changed).0 {
+        for strict in [true, false] {
+            let Err(error) = read_as(&changed, &Reading { strict, helpers: 0 }).0 else { continue };
             assert!(error.to_string().contains("; "), "an error without a remedy: {error}");
         }
     }
@@ -239,8 +244,8 @@ fn what_a_rank_left_on_another_device_is_no_rank() {
 }
 
 #[test]
-fn arguments_that_cannot_be_read_are_noted() {
+fn of_arguments_given_twice_the_last_counts() {
     let (timelines, notes) = read_text(&SMALL.replace("\"Seq\": 9", "\"Seq\": 9, \"dtype\": \"Float\""));
     assert_eq!(timelines[0].activities.len(), 3);
-    assert!(notes.iter().any(|(kind, note)| kind.contains("arguments cannot be read") && note.count == 1));
+    assert!(notes.iter().any(|(kind, note)| kind.contains("key that occurs twice") && note.count == 1));
 }

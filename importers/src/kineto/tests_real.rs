@@ -52,7 +52,7 @@ fn fixture(name: &str, rank: u32) -> PathBuf {
 }
 
 fn real(name: &str, rank: u32) -> Timeline {
-    let mut timelines = Kineto.read(&fixture(name, rank), &mut Notes::default()).unwrap();
+    let mut timelines = Kineto.read(&fixture(name, rank), &Reading::default(), &mut Notes::default()).unwrap();
     assert_eq!(timelines.len(), 1, "{name} has one device a file");
     timelines.remove(0)
 }
@@ -182,7 +182,7 @@ fn a_real_file_cut_is_truncated_there() {
     for length in [whole.len() / 2, whole.len() - 1] {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(&whole[..length]).unwrap();
-        match Kineto.read(file.path(), &mut Notes::default()) {
+        match Kineto.read(file.path(), &Reading { strict: true, helpers: 0 }, &mut Notes::default()) {
             Err(Error::GzipTruncated { byte, .. }) => assert_eq!(byte, length as u64),
             other => panic!("cut at {length}: {other:?}"),
         }

@@ -21,6 +21,11 @@ impl Threads {
         id
     }
 
+    /// Adds those of another part of the file.
+    pub(super) fn append(&mut self, other: Self) {
+        self.known.extend(other.known);
+    }
+
     /// Gives threads their own numbers back where these are unique; returns what each is now.
     pub(super) fn settle(&mut self) -> HashMap<i64, i64> {
         let mut processes: HashMap<i64, BTreeSet<i64>> = HashMap::new();

@@ -10,7 +10,7 @@ use std::path::Path;
 use super::header::Header;
 use super::overrun;
 use super::rows::{DeviceRows, Rows};
-use crate::capture::{CallKind, HostCall, Timeline};
+use crate::capture::{CallKind, CommRecord, HostCall, Timeline};
 use crate::{Error, Notes, Result, libraries};
 
 /// A device of a process.
@@ -80,10 +80,11 @@ impl Rows {
         self.calls.extend(self.unknown_calls.drain(..).filter(|call| launched(call.correlation)));
         owners.processes = self.processes(&devices);
 
+        let only = devices.len() == 1;
         let mut timelines = Vec::new();
         for (device, rows) in devices {
             let untimed = rows.untimed.clone();
-            let mut timeline = self.timeline(device, rows, &owners);
+            let mut timeline = self.timeline(device, rows, &owners, only);
             timeline.file = file.to_owned();
             timeline.rank = header.rank.filter(|_| device == busiest && !several);
             timeline.world_size = header.world_size;
@@ -145,19 +146,19 @@ impl Rows {
         if distinct.len() < 2 { BTreeMap::new() } else { given }
     }
 
-    /// What one device did, with all host rows but those that are known to belong to another.
-    fn timeline(&self, device: Device, rows: DeviceRows, owners: &Owners) -> Timeline {
+    /// What one device did, with all host rows but those that are known to belong to another. The `only` device gets
+    /// the rows themselves: the copies would be half of the memory that a file takes.
+    fn timeline(&mut self, device: Device, rows: DeviceRows, owners: &Owners, only: bool) -> Timeline {
         let process = owners.processes.get(&device).copied();
-        let here = |thread: i64| process.is_none_or(|process| self.threads.process(thread) == Some(process));
+        let threads = &self.threads;
+        let here = |thread: i64| process.is_none_or(|process| threads.process(thread) == Some(process));
         let mine = |owners: &HashMap<u64, Device>, id: Option<u64>| {
             process.is_some() || id.and_then(|id| owners.get(&id)).is_none_or(|owner| *owner == device)
         };
-        let calls =
-            self.calls.iter().filter(|call| mine(&owners.by_correlation, call.correlation) && here(call.thread));
-        let records = self.records.iter().filter(|r| mine(&owners.by_external_id, r.external_id) && here(r.thread));
-        let annotations = self.annotations.iter().filter(|annotation| here(annotation.thread));
-        let steps = self.steps.iter().filter(|step| here(step.thread));
-        let calls: Vec<HostCall> = calls.copied().collect();
+        let its = |call: &HostCall| mine(&owners.by_correlation, call.correlation) && here(call.thread);
+        let calls = share(&mut self.calls, only, its);
+        let its = |record: &CommRecord| mine(&owners.by_external_id, record.external_id) && here(record.thread);
+        let records = share(&mut self.records, only, its);
         Timeline {
             process: process.or_else(|| self.threads.process(calls.first()?.thread)),
             device: device.1,
@@ -165,9 +166,9 @@ impl Rows {
             stream_waits: rows.waits,
             graphs: rows.graphs,
             calls,
-            records: records.cloned().collect(),
-            annotations: annotations.cloned().collect(),
-            steps: steps.cloned().collect(),
+            records,
+            annotations: share(&mut self.annotations, only, |annotation| here(annotation.thread)),
+            steps: share(&mut self.steps, only, |step| here(step.thread)),
             ..Timeline::default()
         }
     }
@@ -187,6 +188,11 @@ impl DeviceRows {
             notes.add("device rows without times, left out", || activity.name.to_string());
         }
     }
+}
+
+/// The rows of one device: all, if it is the `only` one, else copies of those that are its own.
+fn share<T: Clone>(rows: &mut Vec<T>, only: bool, its_own: impl Fn(&T) -> bool) -> Vec<T> {
+    if only { std::mem::take(rows) } else { rows.iter().filter(|row| its_own(row)).cloned().collect() }
 }
 
 /// Makes times absolute and sorts by them: files are not in the order of time.

@@ -45,7 +45,8 @@ pub fn import_with(files: &[Value], options: &Options) -> (Import, Notes) {
         std::fs::write(folder.path().join(format!("file{place}.json")), file.to_string()).expect("a file");
     }
     let mut notes = Notes::default();
-    let capture = read(&[folder.path().to_owned()], &mut notes).expect("a capture");
+    let capture =
+        read(&[folder.path().to_owned()], &maestro_importers::Reading::default(), &mut notes).expect("a capture");
     let import = synthesise(&capture, options, &mut notes).expect("a pattern");
     (import, notes)
 }

@@ -159,7 +159,7 @@ mod tests {
             let json = format!(
                 r#"{{"External id": {id}, "Input Dims": {dims}, "Input type": ["{list}", "{list}", "float", "float"]}}"#
             );
-            let args = serde_json::from_str(&json).unwrap();
+            let args = super::super::Args::of(&json);
             all.take(name, &args, 1, (*start_ns, *end_ns), &mut Notes::default());
         }
         let mut timeline = Timeline::default();

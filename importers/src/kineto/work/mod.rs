@@ -73,6 +73,12 @@ impl Operators {
         self.seen.iter_mut().map(|seen| &mut seen.thread)
     }
 
+    /// Adds what comes behind these in the file.
+    pub(super) fn append(&mut self, later: Self) {
+        let places: Vec<u32> = later.works.into_iter().map(|work| self.place(work)).collect();
+        self.seen.extend(later.seen.into_iter().map(|seen| Seen { work: places[seen.work as usize], ..seen }));
+    }
+
     /// Takes the row of an operator; times relative to the header's base.
     pub(super) fn take(&mut self, name: &str, args: &Args<'_>, thread: i64, time_ns: (i64, i64), notes: &mut Notes) {
         let [dims, types, values] = [args.input_dims, args.input_type, args.concrete_inputs].map(text);
@@ -231,7 +237,7 @@ mod tests {
         let mut operators = Operators::default();
         let mut notes = Notes::default();
         let mut take = |json: &str| {
-            let args = serde_json::from_str(json).unwrap();
+            let args = Args::of(json);
             operators.take("aten::mm", &args, 1, (0, 10), &mut notes);
         };
         let row = |id: u64, k: u64| {

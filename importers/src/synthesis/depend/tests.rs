@@ -5,9 +5,9 @@ use std::path::Path;
 
 use super::*;
 use crate::capture::Capture;
-use crate::source;
 use crate::synthesis::unlinked::Links;
 use crate::synthesis::{classify, resolve, steps};
+use crate::{Reading, source};
 
 /// Edges of every step of a timeline that neither lane order nor other edges imply, as (cause, effect) activities.
 fn edges(capture: &Capture, t: usize) -> HashSet<(usize, usize)> {
@@ -57,7 +57,7 @@ fn reduced(timeline: &Timeline, issues: &[Issue], edges: &HashSet<(usize, usize)
 #[test]
 fn what_is_inferred_is_what_was_recorded() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/captures/kineto/fsdp_large_sync");
-    let capture = source::read(&[folder], &mut Notes::default()).unwrap();
+    let capture = source::read(&[folder], &Reading::default(), &mut Notes::default()).unwrap();
     let mut hidden = capture.clone();
     hidden.timelines.iter_mut().for_each(|timeline| timeline.stream_waits.clear());
     let (mut right, mut inferred, mut recorded) = (0, 0, 0);
