@@ -69,10 +69,13 @@ pub struct Timeline {
     pub groups: Vec<ProcessGroup>,
     /// Recorded waits of a stream for an event of another; empty unless the profiler was told to record them.
     pub stream_waits: Vec<StreamWait>,
-    /// How many activities of a kind ([`ActivityKind::name`]) were recorded without times, and so are not among
-    /// `activities`.
-    pub untimed: BTreeMap<&'static str, usize>,
+    /// What a device did and `activities` do not hold.
+    pub left_out: LeftOut,
 }
+
+/// Activities that were recorded and left out: by kind ([`ActivityKind::name`]) and reason, how many and their
+/// nanoseconds.
+pub type LeftOut = BTreeMap<(&'static str, &'static str), (usize, i64)>;
 
 impl Timeline {
     /// The number and the work of the operator that launched an activity, if they are known.

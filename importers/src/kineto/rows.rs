@@ -13,9 +13,12 @@ use super::names::Names;
 use super::records::{Hint, OPERATORS, RECORD, is_library};
 use super::threads::Threads;
 use super::time::{is_nanoseconds, parse, parse_ns, parse_us};
+use super::timeline::{UNTIMED, leave_out, merge};
 use super::work::{self, Operators};
 use crate::Notes;
-use crate::capture::{Activity, ActivityKind, Annotation, CallKind, CommRecord, HostCall, StepMark, StreamWait};
+use crate::capture::{
+    Activity, ActivityKind, Annotation, CallKind, CommRecord, HostCall, LeftOut, StepMark, StreamWait,
+};
 
 /// Host ranges of this name and a number mark steps.
 const STEP_PREFIX: &str = "ProfilerStep#";
@@ -44,8 +47,7 @@ pub(super) struct DeviceRows {
     pub(super) activities: Vec<Activity>,
     pub(super) graphs: HashMap<u64, u64>,
     pub(super) waits: Vec<StreamWait>,
-    /// What has no times, by kind.
-    pub(super) untimed: BTreeMap<&'static str, usize>,
+    pub(super) left_out: LeftOut,
 }
 
 /// Start and duration of a row, relative to the base.
@@ -88,9 +90,7 @@ impl Rows {
             mine.activities.extend(rows.activities);
             mine.graphs.extend(rows.graphs);
             mine.waits.extend(rows.waits);
-            for (kind, count) in rows.untimed {
-                *mine.untimed.entry(kind).or_default() += count;
-            }
+            merge(&mut mine.left_out, rows.left_out);
         }
         self.calls.extend(calls);
         self.unknown_calls.extend(unknown_calls);
@@ -117,7 +117,6 @@ impl Rows {
 
     fn activity(&mut self, category: Category, event: &Event<'_>, notes: &mut Notes) {
         let name = event.name();
-        let Some(time) = time(event, notes) else { return };
         let args = event.args(notes);
         let kind = match category {
             Category::Copy => {
@@ -126,9 +125,13 @@ impl Rows {
             Category::Set => ActivityKind::Set { bytes: integer(args.bytes).unwrap_or(0) },
             _ => ActivityKind::Kernel { blocks: blocks(&args) },
         };
+        let Some(time) = time(event, notes) else {
+            leave_out(&mut self.device(event, &args).left_out, (kind.name(), UNTIMED), 0);
+            return;
+        };
         if time.start_ns == 0 && time.duration_ns == 0 {
             // The profiler writes so what it lost the times of.
-            *self.device(event, &args).untimed.entry(kind.name()).or_default() += 1;
+            leave_out(&mut self.device(event, &args).left_out, (kind.name(), UNTIMED), 0);
             notes.add("device rows without times, left out", || name.into_owned());
             return;
         }

@@ -10,7 +10,7 @@ use std::path::Path;
 use super::header::Header;
 use super::overrun;
 use super::rows::{DeviceRows, Rows};
-use crate::capture::{CallKind, CommRecord, HostCall, Timeline};
+use crate::capture::{CallKind, CommRecord, HostCall, LeftOut, Timeline};
 use crate::{Error, Notes, Result, libraries};
 
 /// A device of a process.
@@ -48,10 +48,12 @@ impl Rows {
             rows.activities.iter().any(|a| a.comm.is_some() || libraries::is_communication(&a.name))
         };
         if header.rank.is_some() && devices.get(&busiest).is_some_and(communicates) {
+            let mut stray = LeftOut::new();
             devices.retain(|device, rows| {
                 let kept = *device == busiest || communicates(rows);
                 if !kept {
                     for activity in &rows.activities {
+                        leave_out(&mut stray, (activity.kind.name(), ELSEWHERE), activity.duration_ns);
                         notes.add("activities on a device where this rank does not communicate, left out", || {
                             format!("{} on device {}", activity.name, device.1)
                         });
@@ -59,6 +61,9 @@ impl Rows {
                 }
                 kept
             });
+            if let Some(rows) = devices.get_mut(&busiest) {
+                merge(&mut rows.left_out, stray);
+            }
         }
         if devices.len() > 1 {
             notes.add("files of several devices, a timeline each", || {
@@ -83,13 +88,11 @@ impl Rows {
         let only = devices.len() == 1;
         let mut timelines = Vec::new();
         for (device, rows) in devices {
-            let untimed = rows.untimed.clone();
             let mut timeline = self.timeline(device, rows, &owners, only);
             timeline.file = file.to_owned();
             timeline.rank = header.rank.filter(|_| device == busiest && !several);
             timeline.world_size = header.world_size;
             timeline.groups.clone_from(&header.groups);
-            timeline.untimed = untimed;
             if let Some(properties) = header.devices.iter().find(|properties| properties.id == device.1) {
                 timeline.device_name.clone_from(&properties.name);
                 timeline.device_sms = properties.sms;
@@ -165,12 +168,34 @@ impl Rows {
             activities: rows.activities,
             stream_waits: rows.waits,
             graphs: rows.graphs,
+            left_out: rows.left_out,
             calls,
             records,
             annotations: share(&mut self.annotations, only, |annotation| here(annotation.thread)),
             steps: share(&mut self.steps, only, |step| here(step.thread)),
             ..Timeline::default()
         }
+    }
+}
+
+/// Why rows without times are left out.
+pub(super) const UNTIMED: &str = "recorded without times";
+
+/// Why rows of other devices are.
+const ELSEWHERE: &str = "on a device where the rank does not communicate";
+
+/// Counts an activity that is left out.
+pub(super) fn leave_out(left_out: &mut LeftOut, what: (&'static str, &'static str), duration_ns: i64) {
+    let (count, ns) = left_out.entry(what).or_default();
+    *count += 1;
+    *ns += duration_ns;
+}
+
+/// Adds what else was left out.
+pub(super) fn merge(left_out: &mut LeftOut, more: LeftOut) {
+    for (what, (count, ns)) in more {
+        let mine = left_out.entry(what).or_default();
+        *mine = (mine.0 + count, mine.1 + ns);
     }
 }
 
@@ -184,7 +209,7 @@ impl DeviceRows {
             return;
         }
         for activity in self.activities.extract_if(.., |activity| activity.start_ns == 0) {
-            *self.untimed.entry(activity.kind.name()).or_default() += 1;
+            leave_out(&mut self.left_out, (activity.kind.name(), UNTIMED), activity.duration_ns);
             notes.add("device rows without times, left out", || activity.name.to_string());
         }
     }

@@ -22,6 +22,7 @@ mod blocks;
 mod classify;
 mod clocks;
 mod communicators;
+mod conservation;
 mod contention;
 mod depend;
 mod emit;
@@ -54,12 +55,13 @@ use std::sync::Arc;
 use maestro_pattern::{Assumption, Axis, AxisShape, Confidence, MOST_RANKS, Measurement, Pattern, Plan, Source, State};
 
 pub use clocks::RankClock;
+pub use conservation::Conservation;
 pub use contention::{Contention, Executions, Gain};
 pub use folding::Folding;
 pub use host::{HostSummary, HostTime};
 pub use matching::Unmatched;
 pub use rates::CopySummary;
-pub use summary::{CollectiveSummary, Conservation, FirstInstance, StepSummary};
+pub use summary::{CollectiveSummary, FirstInstance, StepSummary};
 pub use understood::{ComputeSummary, HeldKernel};
 
 use crate::capture::Capture;
@@ -215,7 +217,7 @@ pub fn synthesise(capture: &Capture, options: &Options, notes: &mut Notes) -> Re
         || "ranks begin to record at different times, and who is first waits there for the last".to_owned(),
     );
     let alone: Vec<HashMap<usize, bool>> = events.iter().map(alone).collect();
-    let conservation = summary::conservation(timelines, &steps, &chosen, |t, index| alone[t].get(&index).copied());
+    let conservation = conservation::conservation(timelines, &steps, &chosen, |t, index| alone[t].get(&index).copied());
 
     let mut pattern = Pattern {
         name: options.name.clone().unwrap_or_else(|| name(capture)),

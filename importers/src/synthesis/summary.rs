@@ -9,8 +9,8 @@ use super::host::{self, HostSummary};
 use super::intervals::{Union, exposed_shares};
 use super::rates::{self, Volume};
 use super::resolve::{Communicators, Operation};
-use super::steps::{Step, Steps};
-use crate::capture::{ActivityKind, Timeline};
+use super::steps::Step;
+use crate::capture::ActivityKind;
 
 /// One step of one rank, in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,21 +106,6 @@ pub struct FirstInstance {
     pub wait_ns: Option<i64>,
     /// Transfer, where the whole team was captured.
     pub transfer_ns: Option<i64>,
-}
-
-/// Where the activities of one kind went.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Conservation {
-    /// `kernel`, `copy` or `set`.
-    pub kind: &'static str,
-    /// Activities that are a block of their own, and their nanoseconds.
-    pub kept: (usize, i64),
-    /// Activities that share a block with others.
-    pub fused: (usize, i64),
-    /// Activities left out.
-    pub dropped: (usize, i64),
-    /// Why those were left out.
-    pub why: Option<&'static str>,
 }
 
 pub(crate) fn step(rank: &Rank<'_>, launches: &[Option<usize>], step: &Step) -> StepSummary {
@@ -255,58 +240,4 @@ pub(crate) fn described(operation: &Operation) -> (String, Option<&'static str>,
             (op.to_owned(), transfers.first().map(|t| t.dtype.name()), Some(sent.max(received)))
         }
     }
-}
-
-/// Where the activities of the chosen step, and those of no step, went. `alone` tells whether an activity is a block
-/// of its own; `None`: it is in no block at all.
-pub(crate) fn conservation(
-    timelines: &[Timeline],
-    steps: &[Steps],
-    chosen: &str,
-    alone: impl Fn(usize, usize) -> Option<bool>,
-) -> Vec<Conservation> {
-    let kinds = ["kernel", "copy", "set"];
-    let (mut lost, mut outside) = (false, false);
-    let mut rows: Vec<Conservation> = kinds.map(|kind| Conservation { kind, ..Conservation::default() }).into();
-    for (t, (timeline, steps)) in timelines.iter().zip(steps).enumerate() {
-        let mut count = |index: usize, slot: fn(&mut Conservation) -> &mut (usize, i64)| {
-            let activity = &timeline.activities[index];
-            if let Some(row) = rows.iter_mut().find(|row| row.kind == activity.kind.name()) {
-                let (n, ns) = slot(row);
-                *n += 1;
-                *ns += activity.duration_ns;
-            }
-        };
-        for step in steps.steps.iter().filter(|step| &*step.name == chosen) {
-            for &index in &step.activities {
-                match alone(t, index) {
-                    Some(true) => count(index, |row| &mut row.kept),
-                    Some(false) => count(index, |row| &mut row.fused),
-                    None => {
-                        count(index, |row| &mut row.dropped);
-                        lost = true;
-                    }
-                }
-            }
-        }
-        for &index in &steps.outside {
-            count(index, |row| &mut row.dropped);
-            outside = true;
-        }
-    }
-    let mut untimed = 0;
-    for (kind, count) in timelines.iter().flat_map(|timeline| &timeline.untimed) {
-        if let Some(row) = rows.iter_mut().find(|row| row.kind == *kind) {
-            row.dropped.0 += count;
-            untimed += count;
-        }
-    }
-    let why = match (lost, outside, untimed > 0) {
-        (true, _, _) => "in no block: a defect of this import",
-        (false, true, true) => "launched outside every step, or recorded without times",
-        (false, false, true) => "recorded without times",
-        (false, _, false) => "launched outside every step",
-    };
-    rows.iter_mut().filter(|row| row.dropped.0 > 0).for_each(|row| row.why = Some(why));
-    rows
 }
