@@ -3,9 +3,9 @@
 
 mod common;
 
-use common::{all, case, close, import, row, scaled, us};
-use maestro_importers::CommKernel;
-use maestro_importers::synthesis::Options;
+use common::{all, case, close, import, import_raw, raw, row, scaled, us};
+use maestro_importers::synthesis::{Executions, Options};
+use maestro_importers::{CommKernel, Notes};
 use serde_json::{Value, json};
 
 #[test]
@@ -79,6 +79,49 @@ fn case_03_peers_come_from_ranks_in_the_group_or_from_annotations() {
     let (import, notes) = import(&[moved(false)]);
     assert_eq!(import.collectives[0].size, None, "a peer that nothing tells is not guessed");
     assert!(notes.iter().any(|(kind, _)| kind.contains("peer is not known")));
+}
+
+#[test]
+fn case_05_a_graph_is_one_launch_of_many_kernels() {
+    for graph in [5, 12] {
+        let mut file = case("05-cuda-graph-replay");
+        for event in file["traceEvents"].as_array_mut().unwrap() {
+            if event["args"].get("graph id").is_some() {
+                event["args"]["graph id"] = json!(graph);
+            }
+        }
+        let (import, notes) = import(&[file]);
+        let step = &import.steps[0];
+        assert_eq!((step.activities, us(step.comm_ns), us(step.exposed_ns)), (3, 40.0, 40.0));
+        assert_eq!((us(step.compute_ns), us(step.span_ns), us(step.span_ns - step.busy_ns)), (100.0, 144.0, 4.0));
+        assert_eq!(step.overlap_pct(), Some(0.0));
+        let row = row(&import, 0, "all_reduce");
+        assert_eq!((row.size, row.algbw_gbps, row.busbw_gbps, row.inferred), (None, None, None, true));
+        // The blocks of the graph are together, in the order of the device, and the pattern asks for the size.
+        let text = import.pattern.to_yaml();
+        assert!(text.contains(&format!("graph_{graph}:")) && text.contains(&format!("do: graph_{graph}}}")), "{text}");
+        assert!(text.contains("all_reduce: {size: unknown"), "{text}");
+        assert!(import.pattern.assumed.iter().any(|a| a.what.contains("no known size")));
+        assert!(notes.iter().any(|(kind, _)| kind.contains("sizes unknown")));
+    }
+}
+
+#[test]
+fn case_07_what_is_no_json_is_read_as_null() {
+    let text = raw("07-inf-nan-bandwidth.json");
+    let byte = text.find("inf").unwrap();
+    for (from, to) in [("inf", "inf"), ("inf", "-Infinity"), ("NaN", "N/A"), ("inf", "nan")] {
+        let (import, notes) = import_raw(&[("a.json", text.replace(from, to).as_bytes())], false).unwrap();
+        let note = notes.iter().find(|(kind, _)| kind.contains("no JSON")).unwrap().1;
+        assert_eq!(note.count, 2);
+        assert!(note.example.contains(&format!("at byte {byte}")), "{}", note.example);
+        let step = &import.steps[0];
+        assert_eq!((us(step.copy_ns), us(step.compute_ns), step.overlap_pct()), (40.0, 100.0, None));
+        let copies: usize = import.copies.iter().map(|row| row.count).sum();
+        assert_eq!(copies, 3);
+        let strict = import_raw(&[("a.json", text.replace(from, to).as_bytes())], true).unwrap_err();
+        assert!(strict.contains("byte"), "{strict}");
+    }
 }
 
 #[test]
@@ -194,6 +237,31 @@ fn case_15_what_has_no_times_is_counted_and_in_no_interval() {
         assert_eq!((kernels.kind, kernels.dropped), ("kernel", (1 + more, 0)));
         assert_eq!(kernels.why, Some("recorded without times"));
     }
+}
+
+#[test]
+fn case_18_recorded_waits_are_dependencies_and_no_work() {
+    let (import, _) = import(&[case("18-cuda-sync-events")]);
+    let step = &import.steps[0];
+    assert_eq!((us(step.compute_ns), us(step.comm_ns), us(step.exposed_ns)), (200.0, 400.0, 300.0));
+    assert_eq!((step.activities, step.overlap_pct()), (2, Some(25.0)));
+    let streams: Vec<_> = import.streams.iter().map(|one| (one.stream, one.on_stream, one.count)).collect();
+    assert_eq!((import.waits, streams), ((1, 0), vec![(7, 20, 1)]));
+
+    // A product behind the wait is held back by it, whatever the times would allow.
+    let mut file = case("18-cuda-sync-events");
+    let events = file["traceEvents"].as_array_mut().unwrap();
+    let copy = |events: &[Value], cat: &str, name: &str| {
+        events.iter().find(|e| e["cat"] == cat && e["name"].as_str().unwrap().starts_with(name)).unwrap().clone()
+    };
+    let (mut launch, mut kernel) = (copy(events, "cuda_runtime", "cudaLaunch"), copy(events, "kernel", "nvjet"));
+    (launch["args"]["correlation"], kernel["args"]["correlation"]) = (json!(160), json!(160));
+    (launch["ts"], kernel["ts"]) = (json!(5_200_000_001_150.0), json!(5_200_000_001_700.0));
+    events.extend([launch, kernel]);
+    let (import, _) = common::import(&[file]);
+    let text = import.pattern.to_yaml();
+    assert!(text.contains("after: [all_reduce]"), "{text}");
+    assert!(!text.contains("dependencies between lanes inferred"), "{text}");
 }
 
 #[test]
@@ -371,6 +439,25 @@ fn case_25_a_barrier_is_told_by_its_record_whatever_its_kernel_says() {
 }
 
 #[test]
+fn case_26_what_is_before_the_cut_is_read() {
+    let text = raw("26-truncated-file.json");
+    let (import, notes) = import_raw(&[("a.json", text.as_bytes())], false).unwrap();
+    let step = &import.steps[0];
+    assert_eq!((step.activities, us(step.comm_ns), us(step.exposed_ns)), (2, 400.0, 300.0));
+    assert_eq!(step.overlap_pct(), Some(25.0));
+    let says = |notes: &Notes, words: &str| notes.iter().any(|(_, note)| note.example.contains(words));
+    assert!(says(&notes, "incomplete: cut at byte 5254"));
+    assert!(import_raw(&[("a.json", text.as_bytes())], true).unwrap_err().contains("byte 5254"));
+    // Cut anywhere behind the all-reduce, in the middle of a row or between two, the same is left.
+    let whole = text.rfind("ncclDevKernel").map(|at| at + text[at..].find("}}").unwrap() + 2).unwrap();
+    for length in (whole..text.len()).step_by(7) {
+        let (import, notes) = import_raw(&[("a.json", &text.as_bytes()[..length])], false).unwrap();
+        assert_eq!(import.steps[0].activities, 2, "cut at {length}");
+        assert!(says(&notes, &format!("cut at byte {length}")), "cut at {length}");
+    }
+}
+
+#[test]
 fn case_29_a_kernel_before_its_launch_keeps_it() {
     for early in [0.0, 2.25] {
         let mut file = case("29-kernel-before-launch");
@@ -387,6 +474,39 @@ fn case_29_a_kernel_before_its_launch_keeps_it() {
         assert_eq!(note.count, 1);
         assert!(note.example.contains(&format!("by {} us", 1.5 + early)), "{}", note.example);
     }
+}
+
+#[test]
+fn case_31_alone_and_together_are_told_apart() {
+    let (import, _) = import(&[case("31-overlap-slowdown")]);
+    let step = &import.steps[0];
+    assert_eq!((us(step.comm_ns), us(step.exposed_ns), step.overlap_pct()), (500.0, 200.0, Some(60.0)));
+    let [comm, gemm] = &import.contention[..] else { panic!("{:?}", import.contention) };
+    let state = |one: &Executions| (one.count, one.mean_ns().map(|ns| ns / 1e3));
+    assert!(comm.communicates && !gemm.communicates);
+    assert_eq!((state(&comm.alone), state(&comm.together)), ((1, Some(200.0)), (1, Some(300.0))));
+    assert_eq!((state(&gemm.alone), state(&gemm.together)), ((1, Some(100.0)), (2, Some(120.0))));
+    assert_eq!((state(&gemm.partly), state(&comm.partly)), ((1, Some(120.0)), (0, None)));
+    close(comm.slowdown(), 1.5);
+    close(gemm.slowdown(), 1.2);
+    let bandwidths = |ns: f64| (comm.gbps(ns), comm.bus_gbps(ns));
+    for (ns, algbw, busbw) in [(200e3, 83.88608, 146.80064), (300e3, 16_777.216 / 300.0, 1.75 * 16_777.216 / 300.0)] {
+        close(bandwidths(ns).0, algbw);
+        close(bandwidths(ns).1, busbw);
+    }
+    let (rank, gain) = import.gains[0];
+    assert_eq!((rank, gain.stretches, gain.together_ns, gain.back_to_back_ns), (0, 1, 360e3, 500e3));
+    close(gain.efficiency_pct(), 70.0);
+}
+
+#[test]
+fn case_21_exposed_time_is_shared() {
+    let (import, _) = import(&[case("21-concurrent-comm-streams")]);
+    let step = &import.steps[0];
+    assert_eq!((us(step.comm_ns), us(step.exposed_ns), step.overlap_pct()), (300.0, 150.0, Some(50.0)));
+    assert_eq!((us(step.busy_ns), us(step.span_ns)), (300.0, 300.0));
+    assert_eq!(row(&import, 0, "all_reduce").exposed_ns, 25e3);
+    assert_eq!(row(&import, 0, "reduce_scatter").exposed_ns, 125e3);
 }
 
 #[test]

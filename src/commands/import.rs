@@ -326,6 +326,12 @@ impl Imported {
                 "rank": row.rank, "step": &*row.step, "direction": row.direction, "count": row.count,
                 "bytes": row.bytes, "us": us(row.duration_ns), "gbps": row.gbps,
             })).collect::<Vec<_>>(),
+            "dependencies": {
+                "recorded": import.waits.0, "inferred": import.waits.1,
+                "streams": import.streams.iter().map(|one| json!({
+                    "rank": one.rank, "stream": one.stream, "on_stream": one.on_stream, "count": one.count,
+                })).collect::<Vec<_>>(),
+            },
             "contention": import.contention.iter().map(contention).collect::<Vec<_>>(),
             "overlap_gain": import.gains.iter().map(|(rank, gain)| json!({
                 "rank": rank, "stretches": gain.stretches, "together_us": gain.together_ns / 1e3,

@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use super::blocks::Rank;
 use super::intervals::Union;
-use super::resolve::Operation;
+use super::rates::{self, Volume};
+use super::resolve::{Communicators, Operation};
 use super::steps::Step;
 use super::summary::described;
 use crate::capture::{ActivityKind, Product};
@@ -39,7 +40,7 @@ impl Executions {
 }
 
 /// One communication or compute kernel that a step ran alone as well as overlapped.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Contention {
     /// Global rank.
     pub rank: u32,
@@ -47,6 +48,8 @@ pub struct Contention {
     pub what: Arc<str>,
     /// Whether it communicates, and so was overlapped by compute; else by communication.
     pub communicates: bool,
+    /// What makes its bandwidths, if it communicates and that is known.
+    pub volume: Option<Volume>,
     /// With nothing of the other kind beside it.
     pub alone: Executions,
     /// Covered by the other kind from its start to its end.
@@ -56,6 +59,16 @@ pub struct Contention {
 }
 
 impl Contention {
+    /// Algorithm bandwidth in decimal GB/s of an execution of `ns` nanoseconds.
+    pub fn gbps(&self, ns: f64) -> Option<f64> {
+        rates::gbps(self.volume?.algorithm, ns)
+    }
+
+    /// The same for the bus bandwidth.
+    pub fn bus_gbps(&self, ns: f64) -> Option<f64> {
+        rates::gbps(self.volume?.bus?, ns)
+    }
+
     /// Mean duration overlapped over that alone.
     pub fn slowdown(&self) -> Option<f64> {
         Some(self.together.mean_ns()? / self.alone.mean_ns().filter(|alone| *alone > 0.0)?)
@@ -96,6 +109,7 @@ struct Ran {
     end_ns: i64,
     /// What counts as its duration.
     duration_ns: i64,
+    volume: Option<Volume>,
 }
 
 impl Ran {
@@ -105,8 +119,8 @@ impl Ran {
 }
 
 /// Looks at one step of one rank: what ran both alone and overlapped, most time first, and what overlap gained.
-pub(crate) fn contention(rank: &Rank<'_>, step: &Step) -> (Vec<Contention>, Gain) {
-    let ran: Vec<Ran> = step.activities.iter().filter_map(|index| ran(rank, *index)).collect();
+pub(crate) fn contention(rank: &Rank<'_>, step: &Step, communicators: &Communicators) -> (Vec<Contention>, Gain) {
+    let ran: Vec<Ran> = step.activities.iter().filter_map(|index| ran(rank, *index, communicators)).collect();
     let union =
         |wanted: bool| Union::new(ran.iter().filter(|r| r.communicates() == wanted).map(|r| (r.start_ns, r.end_ns)));
     let (comm, compute) = (union(true), union(false));
@@ -121,6 +135,7 @@ pub(crate) fn contention(rank: &Rank<'_>, step: &Step) -> (Vec<Contention>, Gain
                 Same::Compute(name, ..) => name.clone(),
             },
             communicates: r.communicates(),
+            volume: r.volume,
             alone: Executions::default(),
             together: Executions::default(),
             partly: Executions::default(),
@@ -141,14 +156,14 @@ pub(crate) fn contention(rank: &Rank<'_>, step: &Step) -> (Vec<Contention>, Gain
     (rows, gain)
 }
 
-fn ran(rank: &Rank<'_>, index: usize) -> Option<Ran> {
+fn ran(rank: &Rank<'_>, index: usize, communicators: &Communicators) -> Option<Ran> {
     let activity = &rank.timeline.activities[index];
     let ActivityKind::Kernel { blocks } = activity.kind else { return None };
     let (start_ns, end_ns) = (activity.start_ns, activity.end_ns());
     let Some(&i) = rank.resolved_of.get(&index) else {
         let sides = rank.works.shape(index).map(|Product { m, n, k, batch, .. }| (m, n, k, batch));
         let same = Same::Compute(activity.name.clone(), blocks, sides);
-        return Some(Ran { same, start_ns, end_ns, duration_ns: activity.duration_ns });
+        return Some(Ran { same, start_ns, end_ns, duration_ns: activity.duration_ns, volume: None });
     };
     let resolved = &rank.resolved[i];
     let (op, dtype, size) = described(&resolved.operation);
@@ -159,7 +174,9 @@ fn ran(rank: &Rank<'_>, index: usize) -> Option<Ran> {
         (_, None) => format!("{op} of unknown size"),
     };
     let duration_ns = rank.timing[i].map_or(activity.duration_ns, |timing| timing.transfer_ns);
-    Some(Ran { same: Same::Communication(resolved.communicator, what), start_ns, end_ns, duration_ns })
+    let ranks = communicators.all[resolved.communicator].ranks.len();
+    let volume = rates::volume(&resolved.operation, ranks).filter(|_| !resolved.unknown);
+    Some(Ran { same: Same::Communication(resolved.communicator, what), start_ns, end_ns, duration_ns, volume })
 }
 
 /// Goes through the stretches in which something ran without a pause, and keeps those with both kinds in which
@@ -199,7 +216,7 @@ mod tests {
     use super::*;
 
     fn ran(same: &Same, start_ns: i64, end_ns: i64) -> Ran {
-        Ran { same: same.clone(), start_ns, end_ns, duration_ns: end_ns - start_ns }
+        Ran { same: same.clone(), start_ns, end_ns, duration_ns: end_ns - start_ns, volume: None }
     }
 
     #[test]

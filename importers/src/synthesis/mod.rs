@@ -60,7 +60,7 @@ pub use contention::{Contention, Executions, Gain};
 pub use folding::Folding;
 pub use host::{HostSummary, HostTime};
 pub use matching::Unmatched;
-pub use rates::CopySummary;
+pub use rates::{CopySummary, Volume};
 pub use summary::{CollectiveSummary, FirstInstance, StepSummary};
 pub use understood::{ComputeSummary, HeldKernel};
 
@@ -112,6 +112,10 @@ pub struct Import {
     pub contention: Vec<Contention>,
     /// What overlap gained in the chosen step, by rank.
     pub gains: Vec<(u32, Gain)>,
+    /// Which stream waited for which in the chosen step.
+    pub streams: Vec<StreamWaits>,
+    /// How many waits of streams the profiler recorded, and of how many something was inferred.
+    pub waits: (usize, usize),
     /// Where the activities of the chosen step went.
     pub conservation: Vec<Conservation>,
     /// Ranks in the capture.
@@ -128,6 +132,19 @@ pub struct Import {
     pub ties: usize,
     /// Communications that do not match on their ranks, though all of these were captured.
     pub unmatched: Vec<Unmatched>,
+}
+
+/// How often a stream of a rank waited for another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamWaits {
+    /// Global rank.
+    pub rank: u32,
+    /// The stream that waited.
+    pub stream: i64,
+    /// The stream that it waited for.
+    pub on_stream: i64,
+    /// How often.
+    pub count: usize,
 }
 
 /// Makes a pattern of one step of `capture`.
@@ -155,6 +172,7 @@ pub fn synthesise(capture: &Capture, options: &Options, notes: &mut Notes) -> Re
 
     // Stream waits that were recorded, and those of which something was inferred.
     let mut waits = (0, 0);
+    let mut streams = Vec::new();
     let mut events = Vec::new();
     for (t, timeline) in timelines.iter().enumerate() {
         let step = steps[t].steps.iter().find(|step| step.name == chosen);
@@ -162,6 +180,13 @@ pub fn synthesise(capture: &Capture, options: &Options, notes: &mut Notes) -> Re
         let operation = |index| resolved_of[t].get(&index).map(|i| resolved[t][*i].operation.name());
         let issues = depend::issues(timeline, &links[t].launches, activities, operation);
         let dependencies = depend::dependencies(timeline, &issues, &ranges[t], notes);
+        let rank = capture.rank(t);
+        streams.extend(dependencies.streams.iter().map(|((waits, on), count)| StreamWaits {
+            rank,
+            stream: *waits,
+            on_stream: *on,
+            count: *count,
+        }));
         waits.0 += dependencies.recorded;
         waits.1 += dependencies.inferred;
         events.push(fuse::fuse(timeline, &issues, &ranges[t], &dependencies));
@@ -201,7 +226,7 @@ pub fn synthesise(capture: &Capture, options: &Options, notes: &mut Notes) -> Re
         for step in &steps[t].steps {
             if step.name == chosen {
                 compute.push(understood::compute(rank, step));
-                let (rows, gain) = contention::contention(rank, step);
+                let (rows, gain) = contention::contention(rank, step, &communicators);
                 contention.extend(rows);
                 gains.push((rank.rank, gain));
             }
@@ -272,6 +297,8 @@ pub fn synthesise(capture: &Capture, options: &Options, notes: &mut Notes) -> Re
         teams,
         conservation,
         ranks: ranks.iter().map(|rank| rank.rank).collect(),
+        streams,
+        waits,
         contention,
         gains,
         folding,

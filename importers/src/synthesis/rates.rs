@@ -32,9 +32,9 @@ pub struct CopySummary {
     pub gbps: Option<f64>,
 }
 
-/// Bytes that make the two bandwidths of an operation.
+/// Bytes that make the two bandwidths of an operation, as nccl-tests defines them.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Volume {
+pub struct Volume {
     /// S of nccl-tests.
     pub algorithm: f64,
     /// S times the factor of nccl-tests; `None` on a team of one, on which nothing crosses a bus.

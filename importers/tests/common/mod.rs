@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use maestro_importers::synthesis::{CollectiveSummary, Import, Options, synthesise};
-use maestro_importers::{Notes, read};
+use maestro_importers::{Notes, Reading, read};
 use serde_json::{Value, json};
 
 /// A file of a case, by its name without the ending.
@@ -45,10 +45,28 @@ pub fn import_with(files: &[Value], options: &Options) -> (Import, Notes) {
         std::fs::write(folder.path().join(format!("file{place}.json")), file.to_string()).expect("a file");
     }
     let mut notes = Notes::default();
-    let capture =
-        read(&[folder.path().to_owned()], &maestro_importers::Reading::default(), &mut notes).expect("a capture");
+    let capture = read(&[folder.path().to_owned()], &Reading::default(), &mut notes).expect("a capture");
     let import = synthesise(&capture, options, &mut notes).expect("a pattern");
     (import, notes)
+}
+
+/// The text of a file of the cases.
+pub fn raw(name: &str) -> String {
+    let path: PathBuf = [env!("CARGO_MANIFEST_DIR"), "../fixtures/cases", name].iter().collect();
+    std::fs::read_to_string(path).expect("a case")
+}
+
+/// Imports files of these names and bytes, or says why not.
+pub fn import_raw(files: &[(&str, &[u8])], strict: bool) -> Result<(Import, Notes), String> {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (name, content) in files {
+        std::fs::write(folder.path().join(name), content).expect("a file");
+    }
+    let mut notes = Notes::default();
+    let reading = Reading { strict, ..Reading::default() };
+    let capture = read(&[folder.path().to_owned()], &reading, &mut notes).map_err(|error| error.to_string())?;
+    let import = synthesise(&capture, &Options::default(), &mut notes).map_err(|error| error.to_string())?;
+    Ok((import, notes))
 }
 
 /// The only row of a rank and operation.

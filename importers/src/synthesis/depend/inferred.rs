@@ -7,7 +7,7 @@
 //! event that nobody has. What the times contradict (the cause ended after the effect began) is given up for an earlier
 //! event, or dropped and counted. How often that is right: `tests` next door compare it with recorded waits.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::ops::Range;
 
 use super::recorded::{AT_ONCE_NS, Known, Pinned, Recorded};
@@ -56,6 +56,7 @@ pub(super) struct Inference<'a> {
     /// Per operation, the communications that nobody has waited for yet, oldest first, as indices into the issues.
     kept: HashMap<&'static str, VecDeque<usize>>,
     edges: HashSet<(usize, usize)>,
+    streams_held: BTreeMap<(i64, i64), usize>,
     /// Issues that somebody waits for.
     waited: HashSet<usize>,
     latest: Option<Latest>,
@@ -83,8 +84,21 @@ impl<'a> Inference<'a> {
                 kept.entry(operation).or_default().push_back(index);
             }
         }
-        let (edges, waited) = Default::default();
-        Self { timeline, issues, ranges, streams, pinned, calls, event_records, kept, edges, waited, latest: None }
+        let (edges, streams_held, waited) = Default::default();
+        Self {
+            timeline,
+            issues,
+            ranges,
+            streams,
+            pinned,
+            calls,
+            event_records,
+            kept,
+            edges,
+            streams_held,
+            waited,
+            latest: None,
+        }
     }
 
     /// All edges of the step; the host's waits are another's matter.
@@ -104,20 +118,36 @@ impl<'a> Inference<'a> {
                     self.found_out(index)
                 }
             };
+            self.count(&edge, recorded.wait(index));
             self.take(edge, call.start_ns, notes);
         }
-        let asked = |n: Option<&Issue>| n.map_or(0, |issue| issue.asked_ns);
-        let step = asked(self.issues.first())..=asked(self.issues.last());
+        let begin_ns = self.issues.first().map_or(0, |issue| issue.asked_ns);
+        let ends = self.issues.iter().map(|issue| self.timeline.activities[issue.activity].end_ns());
+        let step = begin_ns..=ends.max().unwrap_or(begin_ns);
         for known in recorded.orphans().iter().filter(|known| step.contains(&known.at_ns)) {
             *(if known.told() { &mut read } else { &mut inferred }) += 1;
             let edge = self.known(None, *known);
+            self.count(&edge, Some(*known));
             self.take(edge, known.at_ns, notes);
         }
         if recorded.is_empty() {
             self.join_leftovers();
         }
         inferred += self.held_back(recorded.is_empty() && read + inferred == 0);
-        Dependencies { edges: self.edges, host_waits: Vec::new(), recorded: read, inferred }
+        let Self { edges, streams_held: streams, .. } = self;
+        Dependencies { edges, streams, host_waits: Vec::new(), recorded: read, inferred }
+    }
+
+    /// Counts who waits for whom.
+    fn count(&mut self, found: &Found, known: Option<Known>) {
+        let pair = match (found, known) {
+            (Found::Edge(cause, effect), _) => Some((self.issues[*effect].stream, self.issues[*cause].stream)),
+            (Found::Nothing, Some(Known { stream, on_stream: Some(on_stream), .. })) => Some((stream, on_stream)),
+            (Found::Nothing | Found::Unknown, _) => None,
+        };
+        if let Some(pair) = pair.filter(|(waits, on)| waits != on) {
+            *self.streams_held.entry(pair).or_default() += 1;
+        }
     }
 
     fn take(&mut self, found: Found, at_ns: i64, notes: &mut Notes) {
@@ -340,7 +370,10 @@ impl<'a> Inference<'a> {
                 working.insert(issue.thread, index);
             }
         }
-        found.iter().for_each(|(cause, effect)| self.insert(*cause, *effect));
+        for (cause, effect) in &found {
+            self.count(&Found::Edge(*cause, *effect), None);
+            self.insert(*cause, *effect);
+        }
         found.len()
     }
 

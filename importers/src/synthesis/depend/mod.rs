@@ -53,6 +53,9 @@ pub(crate) struct Dependencies {
     pub edges: HashSet<(usize, usize)>,
     /// In host order.
     pub host_waits: Vec<HostWait>,
+    /// How often each stream waited for another, as (who waits, for whom); recorded waits count even if the waiting stream
+    /// did nothing more.
+    pub streams: BTreeMap<(i64, i64), usize>,
     /// Waits of which the profiler recorded the stream and, by name or by number, the event.
     pub recorded: usize,
     /// Waits of which something was inferred.
