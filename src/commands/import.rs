@@ -139,6 +139,7 @@ impl Imported {
         text += &self.steps();
         text += "\nCommunication of the step, a rank\n";
         text += &self.collectives();
+        text += &self.contention();
         text += "\nWhere every activity of the step went, all ranks\n";
         text += &self.conservation();
         text += &compute::lines(&self.import.compute);
@@ -151,7 +152,7 @@ impl Imported {
         if !self.notes.is_empty() {
             text += "\nNotes\n";
             for (kind, note) in self.notes.iter() {
-                text += &format!("  {} {kind}; the first: {}\n", note.count, note.example);
+                text += &format!("  {} {kind}; the first: {}\n", note.count, output::shortened(&note.example, 160));
             }
         }
         text += &format!("\n{}\n", self.verdict());
@@ -236,6 +237,32 @@ impl Imported {
             .collect();
         let head = ["Rank", "Operation", "Axis", "Type", "Size (B)", "Count", "Mean (ms)", "Wait", "Transfer"];
         columns(&head, &rows)
+    }
+
+    /// What the step itself shows of contention, the most of it.
+    fn contention(&self) -> String {
+        /// Rows that a person reads.
+        const MOST: usize = 8;
+        let mean = |executions: &Executions| executions.mean_ns().map_or(0, |ns| ns as i64);
+        let mut rows: Vec<&Contention> = self.import.contention.iter().collect();
+        rows.sort_by_key(|row| std::cmp::Reverse(row.together.duration_ns));
+        let cells = rows.into_iter().take(MOST).map(|row| {
+            vec![
+                row.rank.to_string(),
+                output::shortened(&row.what, 48),
+                row.alone.count.to_string(),
+                ms(mean(&row.alone)),
+                row.together.count.to_string(),
+                ms(mean(&row.together)),
+                row.slowdown().map_or_else(|| "-".to_owned(), |slowdown| format!("{slowdown:.2}")),
+            ]
+        });
+        let cells: Vec<Vec<String>> = cells.collect();
+        if cells.is_empty() {
+            return String::new();
+        }
+        let head = ["Rank", "Kernel", "Alone", "(ms)", "Overlapped", "(ms)", "Slowdown"];
+        format!("\nRun alone as well as overlapped in the step, most time first\n{}", columns(&head, &cells))
     }
 
     fn conservation(&self) -> String {

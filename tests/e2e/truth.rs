@@ -168,19 +168,33 @@ fn every_activity_is_accounted_for() {
     }
 }
 
+/// Capture, and the most that its step and the starts of its communication may be off by dry run, in percent of the step;
+/// and the most lines of its pattern.
+const KEPT: [(&str, f64, f64, usize); 7] = [
+    ("ddp_large", 1.0, 1.0, 200),
+    ("fsdp_large", 1.0, 1.0, 200),
+    ("fsdp_large_sync", 1.0, 1.0, 200),
+    ("pp_large", 2.0, 1.0, 300),
+    ("graph", 2.0, 3.0, 300),
+    ("moe", 3.0, 3.0, 300),
+    ("fsdp", 3.0, 3.0, 300),
+];
+
 #[test]
 fn the_dry_run_keeps_to_the_capture() {
-    for name in CAPTURES {
-        let check = &import(name)["self_check"];
-        let error = check["step_error_pct"].as_f64().unwrap();
-        assert!(error < 5.0, "{name}: {check}");
-        assert!(check["collective_start_error_pct"].as_f64().unwrap() < 5.0, "{name}: {check}");
+    for (name, step, start, lines) in KEPT {
+        let document = import(name);
+        let check = &document["self_check"];
+        assert!(check["step_error_pct"].as_f64().unwrap() <= step, "{name}: {check}");
+        assert!(check["collective_start_error_pct"].as_f64().unwrap() <= start, "{name}: {check}");
+        let found = document["pattern"]["lines"].as_u64().unwrap();
+        assert!(found <= lines as u64, "{name}: {found} lines");
     }
 }
 
 #[test]
 fn patterns_are_pages_that_come_out_the_same_every_time() {
-    for (name, most) in [("ddp_large", 300), ("fsdp_large", 300), ("pp_large", 300), ("fsdp", 300)] {
+    for name in ["ddp_large", "fsdp_large", "pp_large", "fsdp", "moe", "graph"] {
         let here = folder();
         let once = |file: &str| {
             maestro(here.path(), ["import".as_ref(), capture(name).as_os_str(), "-o".as_ref(), file.as_ref()]).ok();
@@ -188,9 +202,8 @@ fn patterns_are_pages_that_come_out_the_same_every_time() {
         };
         let text = once("once.yaml");
         assert_eq!(text, once("again.yaml"), "{name}");
-        assert!(text.lines().count() <= most, "{name}: {} lines", text.lines().count());
         // The model's layers (or micro-batches) are a loop with several things in it.
-        assert!(name == "pp_large" || text.contains("repeat: "), "{name}");
+        assert!(name == "graph" || text.contains("repeat: "), "{name}");
         golden(&format!("import/{name}.yaml"), &text);
     }
 }

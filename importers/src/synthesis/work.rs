@@ -77,7 +77,14 @@ impl<'a> Works<'a> {
                     longest.insert(operator, index);
                 }
                 Some(why) => notes.add(why, || {
-                    format!("{work:?} in {} us by {}", total_ns as f64 / 1e3, timeline.activities[index].name)
+                    let what = match work {
+                        OperatorWork::Traffic { bytes, .. } => format!("{bytes} B"),
+                        OperatorWork::Products(_) | OperatorWork::Attention(_) => {
+                            let flops: f64 = work.products().iter().map(Product::flops).sum();
+                            format!("{flops:.3e} operations")
+                        }
+                    };
+                    format!("{what} in {} us by {}", total_ns as f64 / 1e3, timeline.activities[index].name)
                 }),
             }
         }
