@@ -3,7 +3,11 @@
 pub mod check;
 #[cfg(feature = "import")]
 mod compute;
+#[cfg(feature = "import")]
+mod describe;
 pub mod doctor;
+#[cfg(feature = "import")]
+mod document;
 #[cfg(feature = "import")]
 pub mod import;
 pub mod replay;

@@ -1,4 +1,5 @@
-//! What captures never tell of a communication, or told only indirectly, stated in the pattern that builds on it.
+//! What an import could not read, stated in the pattern that builds on it: what was inferred, and what captures never tell
+//! of a communication or tell only indirectly.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,6 +9,42 @@ use maestro_pattern::{Assumption, Confidence, Pattern};
 use super::blocks::Rank;
 use super::classify::Trust;
 use super::resolve::Operation;
+use super::summary::CollectiveSummary;
+
+/// States what was inferred.
+pub(crate) fn inferred(
+    pattern: &mut Pattern,
+    (recorded, inferred): (usize, usize),
+    collectives: &[CollectiveSummary],
+    chosen: &str,
+    captured: u32,
+    world: u32,
+) {
+    let mut state = |what: String, confidence| pattern.assumed.push(Assumption { what, confidence });
+    match (recorded, inferred) {
+        (_, 0) => {}
+        (0, _) => {
+            state("dependencies between lanes inferred from the host's calls and the times".into(), Confidence::Medium);
+        }
+        (read, guessed) => state(
+            format!(
+                "what {guessed} of {} recorded stream waits were for inferred from the host's calls",
+                read + guessed
+            ),
+            Confidence::Medium,
+        ),
+    }
+    let chosen = || collectives.iter().filter(|row| &*row.step == chosen);
+    let unknown: usize = chosen().filter(|row| row.size.is_none()).map(|row| row.count).sum();
+    if unknown > 0 {
+        let what = "communication kernels have no known size; those of no known operation stand as all-reduces; write their \
+                    sizes into the pattern, or import a capture that has them";
+        state(format!("{unknown} {what}"), Confidence::Low);
+    }
+    if captured < world {
+        state(format!("{} of {world} ranks were not captured and do as the others", world - captured), Confidence::Low);
+    }
+}
 
 /// States what captures never tell of a call, where the pattern holds such calls.
 pub(crate) fn arguments(pattern: &mut Pattern, ranks: &[Rank<'_>]) {

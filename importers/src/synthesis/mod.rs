@@ -19,6 +19,7 @@ mod alike;
 mod assumed;
 mod axes;
 mod blocks;
+mod captured;
 mod classify;
 mod clocks;
 mod communicators;
@@ -31,6 +32,7 @@ mod folding;
 mod fuse;
 mod gaps;
 mod host;
+mod import;
 mod intervals;
 mod lanes;
 mod matching;
@@ -50,102 +52,27 @@ mod unlinked;
 mod work;
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
-use maestro_pattern::{Assumption, Axis, AxisShape, Confidence, MOST_RANKS, Measurement, Pattern, Plan, Source, State};
+use maestro_pattern::{Assumption, Axis, AxisShape, Confidence, MOST_RANKS, Pattern, Plan, Source};
 
 pub use clocks::RankClock;
 pub use conservation::Conservation;
 pub use contention::{Contention, Executions, Gain};
 pub use folding::Folding;
 pub use host::{HostSummary, HostTime};
+pub use import::{Import, Options, StreamWaits};
 pub use matching::Unmatched;
 pub use rates::{CopySummary, Volume};
 pub use summary::{CollectiveSummary, FirstInstance, StepSummary};
 pub use understood::{ComputeSummary, HeldKernel};
 
 use crate::capture::Capture;
-use crate::{CommKernel, Error, Notes, Result};
+use crate::{Error, Notes, Result};
 use blocks::Rank;
 use nesting::HostRanges;
-use resolve::{Operation, Resolved};
+use resolve::Resolved;
 use unlinked::Links;
 use work::Works;
-
-/// What to import of a capture.
-#[derive(Clone, Debug, Default)]
-pub struct Options {
-    /// Name of the pattern; `None`: after the first file.
-    pub name: Option<String>,
-    /// Name of the step, or its number; `None`: the last one of typical length.
-    pub step: Option<String>,
-    /// How much of the host's time is kept.
-    pub host: HostTime,
-    /// Whether blocks that differ in sizes only, because those depend on the data, stay blocks of their own.
-    pub exact: bool,
-    /// Names of kernels that communicate, beside those of known libraries.
-    pub comm_kernels: Vec<CommKernel>,
-}
-
-/// What a capture became.
-#[derive(Clone, Debug)]
-pub struct Import {
-    /// The pattern.
-    pub pattern: Pattern,
-    /// The pattern as a plan, or why it is none: a rank of a team was not captured, say.
-    pub plan: maestro_pattern::Result<Plan>,
-    /// The captured executions of its blocks; times count from the first start in the step, of any rank.
-    pub measurements: Vec<Measurement>,
-    /// Name of the step that was taken.
-    pub chosen_step: Arc<str>,
-    /// Every step of every rank.
-    pub steps: Vec<StepSummary>,
-    /// Every communication of every step of every rank.
-    pub collectives: Vec<CollectiveSummary>,
-    /// How much of the compute of the chosen step is understood, one a rank that has the step.
-    pub compute: Vec<ComputeSummary>,
-    /// Every direction of copies of every step of every rank.
-    pub copies: Vec<CopySummary>,
-    /// Teams of each axis of the pattern.
-    pub teams: Vec<(String, Vec<Vec<u32>>)>,
-    /// What the chosen step ran alone as well as overlapped.
-    pub contention: Vec<Contention>,
-    /// What overlap gained in the chosen step, by rank.
-    pub gains: Vec<(u32, Gain)>,
-    /// Which stream waited for which in the chosen step.
-    pub streams: Vec<StreamWaits>,
-    /// How many waits of streams the profiler recorded, and of how many something was inferred.
-    pub waits: (usize, usize),
-    /// Where the activities of the chosen step went.
-    pub conservation: Vec<Conservation>,
-    /// Ranks in the capture.
-    pub ranks: Vec<u32>,
-    /// What folding cost; `None` if the pattern makes no plan.
-    pub folding: Option<Folding>,
-    /// How much of the host's time the pattern has.
-    pub host: HostTime,
-    /// Spread of the ranks' clocks around their alignment, in nanoseconds.
-    pub clock_error_ns: i64,
-    /// The clock of each rank, and how often it was waited for.
-    pub clocks: Vec<RankClock>,
-    /// Communications that several ranks started last at the same nanosecond: they count for no rank.
-    pub ties: usize,
-    /// Communications that do not match on their ranks, though all of these were captured.
-    pub unmatched: Vec<Unmatched>,
-}
-
-/// How often a stream of a rank waited for another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StreamWaits {
-    /// Global rank.
-    pub rank: u32,
-    /// The stream that waited.
-    pub stream: i64,
-    /// The stream that it waited for.
-    pub on_stream: i64,
-    /// How often.
-    pub count: usize,
-}
 
 /// Makes a pattern of one step of `capture`.
 ///
@@ -276,7 +203,7 @@ pub fn synthesise(capture: &Capture, options: &Options, notes: &mut Notes) -> Re
     motifs::extract(&mut pattern);
     let plan = Plan::new(&pattern, &[]);
     let folding = plan.as_ref().ok().map(|plan| folding::error(plan, &ranks, &blocks, |r| emit::host_times(&parts, r)));
-    assume(&mut pattern, waits, &collectives, &chosen, timelines.len() as u32, world);
+    assumed::inferred(&mut pattern, waits, &collectives, &chosen, timelines.len() as u32, world);
     assumed::arguments(&mut pattern, &ranks);
     if options.host != HostTime::Captured {
         let what = format!("{:.0} % of the captured host time kept, as asked for", 100.0 * options.host.factor());
@@ -286,7 +213,7 @@ pub fn synthesise(capture: &Capture, options: &Options, notes: &mut Notes) -> Re
     pattern.assumed.extend(understood::assumption(&compute));
     let teams = axes.axes.iter().zip(&axes.teams).map(|(axis, teams)| (axis.name.clone(), teams.clone())).collect();
     Ok(Import {
-        measurements: measurements(&ranks, &blocks, &axes, &lanes, &lane_of, &offset_ns),
+        measurements: captured::measurements(&ranks, &blocks, &axes, &lanes, &lane_of, &offset_ns),
         pattern,
         plan,
         chosen_step: chosen,
@@ -354,88 +281,4 @@ fn fresh(stem: &str, joint: &str, taken: impl Fn(&str) -> bool) -> String {
         n += 1;
     }
     name
-}
-
-/// States what was inferred.
-fn assume(
-    pattern: &mut Pattern,
-    (recorded, inferred): (usize, usize),
-    collectives: &[CollectiveSummary],
-    chosen: &str,
-    captured: u32,
-    world: u32,
-) {
-    let mut state = |what: String, confidence| pattern.assumed.push(Assumption { what, confidence });
-    match (recorded, inferred) {
-        (_, 0) => {}
-        (0, _) => {
-            state("dependencies between lanes inferred from the host's calls and the times".into(), Confidence::Medium);
-        }
-        (read, guessed) => state(
-            format!(
-                "what {guessed} of {} recorded stream waits were for inferred from the host's calls",
-                read + guessed
-            ),
-            Confidence::Medium,
-        ),
-    }
-    let chosen = || collectives.iter().filter(|row| &*row.step == chosen);
-    let unknown: usize = chosen().filter(|row| row.size.is_none()).map(|row| row.count).sum();
-    if unknown > 0 {
-        let what = "communication kernels have no known size; those of no known operation stand as all-reduces";
-        state(format!("{unknown} {what}"), Confidence::Low);
-    }
-    if captured < world {
-        state(format!("{} of {world} ranks were not captured and do as the others", world - captured), Confidence::Low);
-    }
-}
-
-/// The captured executions of all blocks.
-fn measurements(
-    ranks: &[Rank<'_>],
-    blocks: &blocks::Blocks,
-    axes: &axes::Axes,
-    lanes: &[maestro_pattern::Lane],
-    lane_of: &[HashMap<i64, usize>],
-    offset_ns: &[i64],
-) -> Vec<Measurement> {
-    let starts = ranks.iter().zip(offset_ns).filter_map(|(rank, offset_ns)| {
-        rank.events.events.iter().map(|event| event.start_ns).min().map(|start_ns| start_ns - offset_ns)
-    });
-    let zero = starts.min().unwrap_or(0);
-    let block_names: Vec<Arc<str>> = blocks.blocks.iter().map(|block| block.name.as_str().into()).collect();
-    let axis_names: Vec<Arc<str>> = axes.axes.iter().map(|axis| axis.name.as_str().into()).collect();
-    let lane_names: Vec<Arc<str>> = lanes.iter().map(|lane| lane.name.as_str().into()).collect();
-    let mut all = Vec::new();
-    for (r, rank) in ranks.iter().enumerate() {
-        let instances = emit::instances(&blocks.block_of[r]);
-        for (e, event) in rank.events.events.iter().enumerate() {
-            let block = blocks.block_of[r][e];
-            let communication = rank.communication(event);
-            let timing = communication.and_then(|(_, timing)| timing);
-            let time = |ns: i64| (ns - offset_ns[r] - zero).max(0) as u64;
-            all.push(Measurement {
-                round: 0,
-                iteration: 0,
-                rank: rank.rank,
-                block: block_names[block].clone(),
-                axis: communication.map(|(resolved, _)| axis_names[axes.axis_of[resolved.communicator]].clone()),
-                lane: lane_names[lane_of[r].get(&event.stream).copied().unwrap_or_default()].clone(),
-                instance: instances[e],
-                state: State::Overlapped,
-                start_ns: time(event.start_ns),
-                end_ns: time(event.end_ns),
-                wait_ns: timing.map(|timing| timing.wait_ns as u64),
-                transfer_ns: timing.map(|timing| timing.transfer_ns as u64),
-                // Its own size, where the block's is a mean.
-                size_bytes: communication
-                    .and_then(|(resolved, _)| match &resolved.operation {
-                        Operation::Collective { collective, .. } => collective.size,
-                        Operation::Group(_) | Operation::P2p(_) => None,
-                    })
-                    .or(blocks.blocks[block].work.size()),
-            });
-        }
-    }
-    all
 }

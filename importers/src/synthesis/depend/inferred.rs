@@ -33,7 +33,7 @@ struct Latest {
 }
 
 /// What a wait comes to.
-enum Found {
+pub(super) enum Found {
     /// (cause, effect), as indices into the issues.
     Edge(usize, usize),
     /// It holds nothing back.
@@ -44,8 +44,8 @@ enum Found {
 
 /// Finds edges, wait by wait in host order.
 pub(super) struct Inference<'a> {
-    timeline: &'a Timeline,
-    issues: &'a [Issue],
+    pub(super) timeline: &'a Timeline,
+    pub(super) issues: &'a [Issue],
     ranges: &'a HostRanges<'a>,
     streams: Streams,
     pinned: &'a Pinned,
@@ -139,7 +139,7 @@ impl<'a> Inference<'a> {
     }
 
     /// Counts who waits for whom.
-    fn count(&mut self, found: &Found, known: Option<Known>) {
+    pub(super) fn count(&mut self, found: &Found, known: Option<Known>) {
         let pair = match (found, known) {
             (Found::Edge(cause, effect), _) => Some((self.issues[*effect].stream, self.issues[*cause].stream)),
             (Found::Nothing, Some(Known { stream, on_stream: Some(on_stream), .. })) => Some((stream, on_stream)),
@@ -160,7 +160,7 @@ impl<'a> Inference<'a> {
         }
     }
 
-    fn insert(&mut self, cause: usize, effect: usize) {
+    pub(super) fn insert(&mut self, cause: usize, effect: usize) {
         self.edges.insert((self.issues[cause].activity, self.issues[effect].activity));
         self.waited.insert(cause);
     }
@@ -334,51 +334,8 @@ impl<'a> Inference<'a> {
         recorded.chain(self.event_records.is_empty().then_some(index))
     }
 
-    /// Finds by the times alone what the calls cannot tell: what waits for what inside a graph, whose one launch is all
-    /// that the host shows of it, and in a step of which no wait was recorded at all (`silent`). There a communication
-    /// waits for the stream that its caller was working on, as PyTorch makes it. Anything else waited if it was launched
-    /// and its lane was free, and began when something on another lane ended. Gives the number of edges.
-    fn held_back(&mut self, silent: bool) -> usize {
-        /// What begins this soon after another ended began because of that.
-        const SOON_NS: i64 = 10_000;
-        let activity = |index: usize| &self.timeline.activities[self.issues[index].activity];
-        let launch = |index: usize| activity(index).correlation;
-        let mut ends: Vec<(i64, usize)> =
-            (0..self.issues.len()).map(|index| (activity(index).end_ns(), index)).collect();
-        ends.sort_unstable();
-        // The latest of each thread and of each lane.
-        let mut working: HashMap<i64, usize> = HashMap::new();
-        let mut lane: HashMap<i64, i64> = HashMap::new();
-        let mut found = Vec::new();
-        for (index, issue) in self.issues.iter().enumerate() {
-            let start_ns = activity(index).start_ns;
-            let free_ns = lane.insert(issue.stream, activity(index).end_ns()).unwrap_or(i64::MIN).max(issue.issued_ns);
-            let graph = |other: usize| launch(other).is_some() && launch(other) == launch(index);
-            let caller = working.get(&issue.thread).copied().filter(|_| silent && issue.communicates.is_some());
-            if let Some(cause) = caller.filter(|cause| self.issues[*cause].stream != issue.stream) {
-                found.extend(self.agrees(cause, index).then_some((cause, index)));
-            } else if start_ns - free_ns > SOON_NS {
-                let from = ends.partition_point(|(end_ns, _)| *end_ns < start_ns - SOON_NS);
-                let until = ends.partition_point(|(end_ns, _)| *end_ns <= start_ns);
-                let mut held = ends[from..until].iter().rev().map(|(_, other)| *other);
-                let cause = held.find(|other| {
-                    *other < index && self.issues[*other].stream != issue.stream && (silent || graph(*other))
-                });
-                found.extend(cause.map(|cause| (cause, index)));
-            }
-            if issue.communicates.is_none() {
-                working.insert(issue.thread, index);
-            }
-        }
-        for (cause, effect) in &found {
-            self.count(&Found::Edge(*cause, *effect), None);
-            self.insert(*cause, *effect);
-        }
-        found.len()
-    }
-
     /// Whether the times allow that `effect` waited for `cause`.
-    fn agrees(&self, cause: usize, effect: usize) -> bool {
+    pub(super) fn agrees(&self, cause: usize, effect: usize) -> bool {
         let activity = |index: usize| &self.timeline.activities[self.issues[index].activity];
         activity(cause).end_ns() <= activity(effect).start_ns
     }

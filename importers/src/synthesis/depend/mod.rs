@@ -2,13 +2,14 @@
 //!
 //! Ordinary captures tell that a stream was told to wait, neither which nor for what: [`inferred`] finds out. Where the
 //! profiler was asked to record waits, [`recorded`] has the stream, and mostly the event; what is missing is inferred
-//! here too, but for that stream. Either way an event is taken to be on the stream that its thread was working on, so it
+//! here too, but for that stream. [`timed`] has what only the times can tell. Either way an event is taken to be on the stream that its thread was working on, so it
 //! stands for everything launched there so far, and a wait holds back the next launch on its stream.
 
 mod inferred;
 mod recorded;
 #[cfg(test)]
 mod tests;
+mod timed;
 
 use std::collections::{BTreeMap, HashSet};
 
