@@ -119,6 +119,17 @@ pub fn synthesise(capture: &Capture, options: &Options, notes: &mut Notes) -> Re
         events.push(fuse::fuse(timeline, &issues, &ranges[t], &dependencies));
     }
 
+    for (t, timeline) in timelines.iter().enumerate() {
+        let step = steps[t].steps.iter().find(|step| step.name == chosen);
+        let lost = step.iter().flat_map(|step| &step.activities).filter(|index| links[t].launches[**index].is_none());
+        let lost: Vec<&usize> = lost.collect();
+        notes.add_many(
+            "activities of the step without a recorded launch, placed by their own start",
+            lost.len() as u64,
+            || lost.first().map_or_else(String::new, |index| timeline.activities[**index].name.to_string()),
+        );
+    }
+
     let captured: Vec<u32> = (0..timelines.len()).map(|t| capture.rank(t)).collect();
     let axes = axes::axes(&communicators, &resolved, &captured, world);
     let works: Vec<Works<'_>> = timelines.iter().map(|timeline| Works::new(timeline, notes)).collect();
