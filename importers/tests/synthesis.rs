@@ -354,3 +354,21 @@ fn less_of_the_hosts_time_is_kept_if_asked_for() {
     assert_eq!(step(HostTime::Scaled(0.4)), 1_400_000);
     assert_eq!(step(HostTime::Scaled(0.0)), 0);
 }
+
+#[test]
+fn ranks_that_communicate_with_none_are_there_all_the_same() {
+    let make = |rank: u32, team: Option<&[u32]>| {
+        let mut maker = Maker::rank(rank, 3);
+        maker.gemm(0, 20_000);
+        if let Some(team) = team {
+            maker.call(10_000, 30_000, all_reduce(team));
+        }
+        maker
+    };
+    let (import, _) = import(vec![make(0, Some(&[0, 1])), make(1, Some(&[0, 1])), make(2, None)]);
+    let plan = import.plan.unwrap();
+    assert_eq!(plan.world.size(), 3);
+    let issues =
+        |rank| plan.program(rank).instructions.iter().filter(|i| matches!(i, Instruction::Issue { .. })).count();
+    assert_eq!([issues(0), issues(1), issues(2)], [2, 2, 1]);
+}

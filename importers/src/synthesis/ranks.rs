@@ -14,6 +14,7 @@ use maestro_pattern::{Axis, AxisShape, Pattern, Role, Selector, When, World};
 use super::blocks::{SKEW, readable, rounded_factor};
 use super::emit::{Leaves, Parts, Writer, leaves};
 use super::fold::{Leaf, fold};
+use super::fresh;
 use super::gaps::beats;
 use crate::Notes;
 
@@ -22,6 +23,12 @@ const EVERYONE: &str = "rank";
 
 /// Most delays of single ranks: more lines than this say less than they cost.
 const MOST_DELAYS: usize = 8;
+
+/// The axis of all ranks.
+fn everyone_axis(name: &str, world: u32) -> Axis {
+    let shape = AxisShape::Teams(vec![(0..world).collect()]);
+    Axis { name: name.to_owned(), shape, settings: Default::default(), place: Default::default() }
+}
 
 /// Ranks that share a schedule.
 struct Class {
@@ -65,7 +72,16 @@ pub(crate) fn schedule(pattern: &mut Pattern, parts: &Parts<'_>, notes: &mut Not
     if skewed {
         pattern.host_skew.clone_from(&skew);
     }
-    let Ok(world) = World::new(&pattern.axes, &[]) else { return };
+    let Ok(mut world) = World::new(&pattern.axes, &[]) else { return };
+    let name = fresh(EVERYONE, "_", |name| pattern.axes.iter().any(|axis| axis.name == name));
+    let mut everyone = false;
+    if world.size() < parts.world {
+        // Ranks that communicate with none are in no team, and there all the same.
+        everyone = true;
+        pattern.axes.push(everyone_axis(&name, parts.world));
+        let Ok(all) = World::new(&pattern.axes, &[]) else { return };
+        world = all;
+    }
     let single = classes.len() == 1;
     let members = with_uncaptured(parts, &classes, world.size());
     let listed = !single && members.iter().any(|ranks| role(&world, ranks).is_none());
@@ -76,14 +92,11 @@ pub(crate) fn schedule(pattern: &mut Pattern, parts: &Parts<'_>, notes: &mut Not
             format!("{members:?}")
         });
     }
-    if listed || unnamed {
-        let shape = AxisShape::Teams(vec![(0..world.size()).collect()]);
-        let name = EVERYONE.to_owned();
-        pattern.axes.push(Axis { name, shape, settings: Default::default(), place: Default::default() });
+    if (listed || unnamed) && !everyone {
+        pattern.axes.push(everyone_axis(&name, world.size()));
     }
-    let condition = |r: usize| {
-        alone(r).unwrap_or_else(|| When(vec![(EVERYONE.to_owned(), Selector::These(vec![parts.ranks[r].rank]))]))
-    };
+    let condition =
+        |r: usize| alone(r).unwrap_or_else(|| When(vec![(name.clone(), Selector::These(vec![parts.ranks[r].rank]))]));
     for (class, ranks) in classes.into_iter().zip(members) {
         // A role of one rank needs no condition inside.
         let only = !single && ranks.len() == 1;
@@ -97,11 +110,11 @@ pub(crate) fn schedule(pattern: &mut Pattern, parts: &Parts<'_>, notes: &mut Not
             pattern.schedule = items;
             return;
         }
-        let (name, when) = role(&world, &ranks).filter(|_| !listed).unwrap_or_else(|| {
-            let name = format!("{EVERYONE}_{}", ranks.first().copied().unwrap_or_default());
-            (name, When(vec![(EVERYONE.to_owned(), Selector::These(ranks))]))
+        let (role, when) = role(&world, &ranks).filter(|_| !listed).unwrap_or_else(|| {
+            let role = format!("{name}_{}", ranks.first().copied().unwrap_or_default());
+            (role, When(vec![(name.clone(), Selector::These(ranks))]))
         });
-        pattern.roles.push(Role { name, when, schedule: items, place: Default::default() });
+        pattern.roles.push(Role { name: role, when, schedule: items, place: Default::default() });
     }
 }
 
