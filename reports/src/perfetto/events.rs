@@ -4,6 +4,8 @@
 //! instant the order decides what nests in what and which way an arrow points; so it is part of the result: by process,
 //! then a cause before its effect, then outer begin, inner begin, inner end, outer end.
 
+use std::collections::BTreeMap;
+
 use maestro_pattern::Measurement;
 use prost::Message;
 
@@ -50,7 +52,7 @@ impl Writer {
             process: Some(ProcessDescriptor { pid: Some(pid), process_name: Some(process.name.clone()) }),
             ..TrackDescriptor::default()
         });
-        let mut uuids = std::collections::BTreeMap::new();
+        let mut uuids = BTreeMap::new();
         for (rank, (key, name)) in process.tracks.iter().enumerate() {
             let tid = self.id();
             uuids.insert(*key, tid as u64);
@@ -101,7 +103,7 @@ impl Writer {
 
     /// The bytes of the file.
     pub fn finish(mut self) -> Vec<u8> {
-        self.events.sort_unstable_by_key(|(place, _)| *place);
+        self.events.sort_by_key(|(place, _)| *place);
         let tracks = self.tracks.into_iter().map(|track| TracePacket {
             track_descriptor: Some(track),
             trusted_packet_sequence_id: Some(SEQUENCE),

@@ -21,13 +21,13 @@ mod turns;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use maestro_pattern::{AxisSize, Measurement, Pattern, Plan};
+use maestro_pattern::{Measurement, Pattern, Plan};
 
 use self::causes::Causes;
 use self::events::Writer;
 use self::process::Process;
 use self::turns::Turns;
-use crate::{AxisInfo, Origin, Run};
+use crate::Run;
 
 /// One source of executions on a timeline.
 #[derive(Clone, Debug)]
@@ -66,7 +66,7 @@ impl<'a> Traced<'a> {
         let mut taken = HashSet::new();
         runs.iter()
             .map(|run| {
-                let origin = origin(run.info.made_by);
+                let origin = run.info.made_by.participle();
                 let alike = runs.iter().filter(|other| other.info.made_by == run.info.made_by).count();
                 let mut name = if alike > 1 { format!("{origin} {}", run.info.id) } else { origin.to_owned() };
                 // Folders of the same name, in different places.
@@ -77,8 +77,7 @@ impl<'a> Traced<'a> {
                 }
                 // Whoever ran it had a plan. Should this version refuse the pattern, its executions are still worth
                 // drawing.
-                let sizes: Vec<AxisSize> = run.info.axes.iter().filter_map(AxisInfo::sized).collect();
-                let plan = Plan::new(&run.pattern, &sizes).ok();
+                let plan = run.plan().ok();
                 Self::new(name, &run.pattern, plan.as_ref(), run.measurements().iter().collect::<Vec<_>>())
             })
             .collect()
@@ -92,15 +91,6 @@ impl<'a> Traced<'a> {
     /// The order that the rank's program asks for.
     fn causes(&self, rank: u32) -> Option<&Causes> {
         self.programs.get(*self.program_of.get(rank as usize)? as usize)
-    }
-}
-
-/// What a source is called, by what made it.
-fn origin(made_by: Origin) -> &'static str {
-    match made_by {
-        Origin::Replay => "replayed",
-        Origin::Import => "captured",
-        Origin::Dry => "simulated",
     }
 }
 
