@@ -3,7 +3,7 @@
 //! Slices of a track must nest. Executions of a lane follow each other, since a lane is a queue; but measurements come
 //! from files, and what overlaps on its lane all the same goes to a further track of it, so that no slice is ever bent.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use maestro_pattern::{Dtype, Kernel, Measurement, State, Work};
 
@@ -59,10 +59,14 @@ pub struct Iteration {
 impl<'a> Process<'a> {
     /// `measurements` of `rank`, at the places of their turns.
     pub fn new(traced: &Traced<'_>, rank: u32, measurements: &[&'a Measurement], turns: &Turns<'_>) -> Self {
-        let lanes: HashMap<&str, usize> =
+        let mut lanes: HashMap<&str, usize> =
             traced.pattern.lanes.iter().enumerate().map(|(n, lane)| (lane.name.as_str(), n)).collect();
-        // A lane that the pattern does not know comes last, all such on one track if they can.
-        let lane = |name: &str| lanes.get(name).copied().unwrap_or(lanes.len());
+        // Run folders may name lanes that their pattern does not: those come last, by name.
+        let unknown: BTreeSet<&str> =
+            measurements.iter().map(|m| &*m.lane).filter(|lane| !lanes.contains_key(lane)).collect();
+        for lane in unknown {
+            lanes.insert(lane, lanes.len());
+        }
         let mut this = Self {
             name: format!("{} rank {rank}", traced.name),
             tracks: BTreeMap::new(),
@@ -84,7 +88,7 @@ impl<'a> Process<'a> {
                 end_ns,
                 // Clocks of captures are aligned with an error, so a wait may seem to outlast its execution.
                 wait_end_ns: waited.map(|wait_ns| begin_ns.saturating_add(wait_ns).min(end_ns)),
-                track: (of.state == State::Alone, lane(&of.lane), 0),
+                track: (of.state == State::Alone, lanes[&*of.lane], 0),
                 kind: work.map_or("unknown", Work::kind),
                 dtype: work.and_then(dtype).map(Dtype::name),
                 issue: causes.and_then(|causes| causes.issue(&of.block, of.instance)),

@@ -259,6 +259,14 @@ fn times_at_the_end_of_all_time_break_nothing() {
 }
 
 #[test]
+fn lanes_that_the_pattern_lacks_come_last() {
+    let mut all = chain((0, 0), 0, [(10, 20), (20, 30), (30, 40), (40, 50), (60, 70), (60, 70)]);
+    (all[0].lane, all[2].lane) = ("z".into(), "a".into());
+    let names: Vec<String> = chained(&all).threads.into_iter().map(|thread| thread.name).collect();
+    assert_eq!(names, ["compute", "gather", "scatter", "a", "z"]);
+}
+
+#[test]
 fn nothing_measured_is_an_empty_timeline() {
     let timeline = chained(&[]);
     assert!(timeline.processes.is_empty() && timeline.slices.is_empty());
