@@ -6,7 +6,7 @@
 //! table, Markdown, CSV and JSON ([`Format`]). [`perfetto()`] draws executions as a timeline.
 //!
 //! Two builds share this crate. With the feature `tables` (the default) the full reports are here, computed by Polars:
-//! `REPORTS`, each a `Report`. Without it there are only [`summary`] and the timeline, for the lean replayer on the
+//! `REPORTS`, each a `Report`. Without it there are only [`summary()`] and the timeline, for the lean replayer on the
 //! machines of a cluster. Polars is named in `tables/` and nowhere else; the run folder is read and written without it.
 //!
 //! This crate runs nothing, knows no back end, reads no clock and prints nothing.
