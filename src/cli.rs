@@ -100,7 +100,7 @@ pub struct Show {
     /// Refuse a damaged capture, instead of showing what is there and noting what was lost
     #[arg(long)]
     pub strict: bool,
-    /// How to show it; `perfetto` is a timeline for https://ui.perfetto.dev
+    /// How to show it; `perfetto` is a timeline for ui.perfetto.dev
     #[arg(long, default_value = "text", value_parser = ["text", "json", PERFETTO])]
     pub format: String,
     /// Where to write it, instead of standard output
@@ -239,7 +239,7 @@ pub struct Report {
     #[cfg(feature = "tables")]
     #[arg(long, default_value = "blocks")]
     pub table: String,
-    /// How to write it; `perfetto` is no table but a timeline of all runs, for https://ui.perfetto.dev
+    /// How to write it; `perfetto` is no table but a timeline of all runs, for ui.perfetto.dev
     #[arg(long, default_value = Format::Table.name(), value_parser = report_formats())]
     pub format: String,
     /// Where to write it, instead of standard output
