@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand};
 #[cfg(feature = "import")]
 use maestro_importers::synthesis::HostTime;
@@ -33,7 +34,7 @@ pub enum Command {
     /// Import, replay and report in one go
     #[cfg(feature = "import")]
     Run(Run),
-    /// Print tables of saved runs
+    /// Print tables of saved runs, or draw them as a timeline
     Report(Report),
     /// Tell what works on this machine and what is missing
     Doctor,
@@ -99,9 +100,28 @@ pub struct Show {
     /// Refuse a damaged capture, instead of showing what is there and noting what was lost
     #[arg(long)]
     pub strict: bool,
-    /// Print one JSON document and nothing else
-    #[arg(long)]
+    /// How to show it; `perfetto` is a timeline for ui.perfetto.dev
+    #[arg(long, default_value = "text", value_parser = ["text", "json", PERFETTO])]
+    pub format: String,
+    /// Where to write it, instead of standard output
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// The same as --format json: print one JSON document and nothing else
+    #[arg(long, conflicts_with = "format")]
     pub json: bool,
+}
+
+/// The format that is no text: a timeline.
+const PERFETTO: &str = "perfetto";
+
+impl Show {
+    pub fn json(&self) -> bool {
+        self.json || self.format == "json"
+    }
+
+    pub fn perfetto(&self) -> bool {
+        self.format == PERFETTO
+    }
 }
 
 #[derive(Debug, Args)]
@@ -219,18 +239,30 @@ pub struct Report {
     #[cfg(feature = "tables")]
     #[arg(long, default_value = "blocks")]
     pub table: String,
-    /// How to write it
-    #[arg(long, default_value = Format::Table.name(), value_parser = Format::ALL.map(Format::name))]
+    /// How to write it; `perfetto` is no table but a timeline of all runs, for ui.perfetto.dev
+    #[arg(long, default_value = Format::Table.name(), value_parser = report_formats())]
     pub format: String,
+    /// Where to write it, instead of standard output
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
     /// The same as --format json
     #[arg(long, conflicts_with = "format")]
     pub json: bool,
 }
 
 impl Report {
+    pub fn perfetto(&self) -> bool {
+        self.format == PERFETTO
+    }
+
+    /// The format of a table.
     pub fn format(&self) -> Format {
         if self.json { Format::Json } else { Format::from_name(&self.format).unwrap_or(Format::Table) }
     }
+}
+
+fn report_formats() -> PossibleValuesParser {
+    Format::ALL.map(Format::name).into_iter().chain([PERFETTO]).collect::<Vec<_>>().into()
 }
 
 #[cfg(feature = "import")]

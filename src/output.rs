@@ -1,8 +1,9 @@
 //! Standard output, and the units in which people read numbers.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
+use std::path::Path;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 
 /// Writes `text` to standard output.
 ///
@@ -10,15 +11,58 @@ use anyhow::Context;
 /// Standard output does not take it: it is closed, or the disk behind it is full.
 pub fn print(text: &str) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("standard output does not take the result")
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).context(NOT_TAKEN)
 }
+
+const NOT_TAKEN: &str = "standard output does not take the result";
 
 /// Writes one JSON document to standard output.
 ///
 /// # Errors
 /// As [`print()`].
 pub fn json(document: &serde_json::Value) -> anyhow::Result<()> {
-    print(&format!("{document:#}\n"))
+    print(&pretty(document))
+}
+
+/// A JSON document as text.
+pub fn pretty(document: &serde_json::Value) -> String {
+    format!("{document:#}\n")
+}
+
+/// Writes `text` to a file, or without one (or with `-`) to standard output.
+///
+/// # Errors
+/// As [`print()`], or the file cannot be written.
+pub fn text(file: Option<&Path>, text: &str) -> anyhow::Result<()> {
+    match named(file) {
+        Some(path) => write(path, text.as_bytes()),
+        None => print(text),
+    }
+}
+
+/// Writes a timeline to a file and says so, or without one to standard output and nothing else.
+///
+/// # Errors
+/// As [`text()`], or standard output is a terminal, which bytes that are no text would only confuse.
+pub fn timeline(file: Option<&Path>, bytes: &[u8]) -> anyhow::Result<()> {
+    if let Some(path) = named(file) {
+        write(path, bytes)?;
+        return print(&format!("Timeline written to {}; open it in https://ui.perfetto.dev\n", path.display()));
+    }
+    let mut out = io::stdout().lock();
+    if out.is_terminal() {
+        bail!("standard output is a terminal, and a timeline is no text: name a file with -o, as -o timeline.pftrace");
+    }
+    out.write_all(bytes).and_then(|()| out.flush()).context(NOT_TAKEN)
+}
+
+fn named(file: Option<&Path>) -> Option<&Path> {
+    file.filter(|path| *path != Path::new("-"))
+}
+
+fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+    std::fs::write(path, bytes)
+        .with_context(|| format!("{}: the file cannot be written; choose another with -o", path.display()))
 }
 
 /// Nanoseconds as microseconds, for JSON.

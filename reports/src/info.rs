@@ -53,6 +53,17 @@ pub enum Origin {
     Dry,
 }
 
+impl Origin {
+    /// What became of the step, as people call it: replayed, captured or simulated.
+    pub fn participle(self) -> &'static str {
+        match self {
+            Self::Replay => "replayed",
+            Self::Import => "captured",
+            Self::Dry => "simulated",
+        }
+    }
+}
+
 /// Which pattern ran.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PatternInfo {

@@ -3,11 +3,11 @@
 //! A replay or an import writes what it measured as a folder ([`RunWriter`]); [`Run::open`] reads it back. Everything
 //! that is said about runs is computed from that: which communication no compute hid ([`Exposure`]), how well a
 //! simulation or replay keeps to its capture ([`Fidelity`]), and the tables ([`View`]), which print as terminal
-//! table, Markdown, CSV and JSON ([`Format`]).
+//! table, Markdown, CSV and JSON ([`Format`]). [`perfetto()`] draws executions as a timeline.
 //!
 //! Two builds share this crate. With the feature `tables` (the default) the full reports are here, computed by Polars:
-//! `REPORTS`, each a `Report`. Without it there is only [`summary`], for the lean replayer on the machines of a
-//! cluster. Polars is named in `tables/` and nowhere else; the run folder is read and written without it.
+//! `REPORTS`, each a `Report`. Without it there are only [`summary()`] and the timeline, for the lean replayer on the
+//! machines of a cluster. Polars is named in `tables/` and nowhere else; the run folder is read and written without it.
 //!
 //! This crate runs nothing, knows no back end, reads no clock and prints nothing.
 
@@ -17,6 +17,7 @@ mod exposure;
 mod fidelity;
 mod info;
 mod method;
+mod perfetto;
 mod render;
 mod run;
 mod statistics;
@@ -32,6 +33,7 @@ pub use exposure::{Exposure, Figures, Interval, RankStep, Role, sweep};
 pub use fidelity::Fidelity;
 pub use info::{AxisInfo, Environment, Origin, PatternInfo, RUN_SCHEMA, RunInfo, Settings};
 pub use method::Headline;
+pub use perfetto::{Traced, perfetto};
 pub use render::Format;
 pub use run::Run;
 pub use store::RunWriter;

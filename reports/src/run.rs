@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use maestro_pattern::{AxisSize, Measurement, Pattern, World};
+use maestro_pattern::{AxisSize, Measurement, Pattern, Plan, World};
 
 use crate::{Columns, Error, Exposure, Result, Role, RunInfo};
 
@@ -32,6 +32,15 @@ impl Run {
             columns.push(measurement).map_err(|why| Error::Measurement { index, why })?;
         }
         Ok(Self::assemble(info, pattern, world, columns))
+    }
+
+    /// The pattern lowered onto its axes with the sizes in force.
+    ///
+    /// # Errors
+    /// This version refuses the pattern, though the one that made the run did not.
+    pub fn plan(&self) -> maestro_pattern::Result<Plan> {
+        let sizes: Vec<AxisSize> = self.info.axes.iter().filter_map(crate::AxisInfo::sized).collect();
+        Plan::new(&self.pattern, &sizes)
     }
 
     pub(crate) fn world(info: &RunInfo, pattern: &Pattern) -> maestro_pattern::Result<World> {

@@ -1,14 +1,18 @@
-//! `maestro report`: tables of saved runs.
+//! `maestro report`: tables of saved runs, or their timeline.
 
-use maestro_reports::{Run, View};
+use maestro_reports::{Run, Traced, View, perfetto};
 
 use crate::failure::Failure;
 use crate::{cli, output};
 
 pub fn run(args: &cli::Report) -> Result<(), Failure> {
     let runs = args.runs.iter().map(|folder| Run::open(folder)).collect::<Result<Vec<Run>, _>>()?;
-    let view = view(args, &runs)?;
-    output::print(&view.render(args.format()))?;
+    let file = args.output.as_deref();
+    if args.perfetto() {
+        output::timeline(file, &perfetto(&Traced::runs(&runs)))?;
+    } else {
+        output::text(file, &view(args, &runs)?.render(args.format()))?;
+    }
     Ok(())
 }
 

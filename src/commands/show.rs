@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
-use maestro_pattern::{AxisShape, Measurement, Pattern, World};
+use anyhow::bail;
+use maestro_pattern::{AxisShape, Measurement, Pattern, Plan, World};
 use maestro_replay::{Settings, dry::Dry, nominal_ns};
-use maestro_reports::Run;
+use maestro_reports::{Origin, Run, Traced, perfetto};
 use serde_json::json;
 
 use crate::failure::Failure;
@@ -18,10 +19,13 @@ pub fn run(args: &cli::Show) -> Result<(), Failure> {
         Kind::Run => of_run(&args.what)?,
         Kind::Capture => of_capture(args)?,
     };
-    if args.json {
-        output::json(&shown.document())?;
+    let file = args.output.as_deref();
+    if args.perfetto() {
+        output::timeline(file, &shown.timeline(args)?)?;
+    } else if args.json() {
+        output::text(file, &output::pretty(&shown.document()))?;
     } else {
-        output::print(&shown.text(args))?;
+        output::text(file, &shown.text(args))?;
     }
     Ok(())
 }
@@ -29,8 +33,12 @@ pub fn run(args: &cli::Show) -> Result<(), Failure> {
 /// What is shown: a pattern, and executions of its blocks to draw.
 struct Shown {
     title: String,
+    /// What became of the step: captured, replayed or simulated.
+    how: &'static str,
     pattern: Pattern,
     world: World,
+    /// What the arrows of a timeline come from, if the pattern makes a plan.
+    plan: Option<Plan>,
     measurements: Vec<Measurement>,
     /// How much of the compute is understood, where captures tell: as text, and for a program.
     compute: Option<(String, serde_json::Value)>,
@@ -44,7 +52,8 @@ fn of_pattern(path: &Path) -> anyhow::Result<Shown> {
         Err(_) => (Vec::new(), "without a timeline: not every block has a captured duration"),
     };
     let title = format!("{}: a pattern of {}, {how}", pattern.name, output::count(plan.world.size() as usize, "rank"));
-    Ok(Shown { title, pattern, world: plan.world, measurements, compute: None })
+    let how = Origin::Dry.participle();
+    Ok(Shown { title, how, pattern, world: plan.world.clone(), plan: Some(plan), measurements, compute: None })
 }
 
 fn of_run(path: &Path) -> anyhow::Result<Shown> {
@@ -59,7 +68,9 @@ fn of_run(path: &Path) -> anyhow::Result<Shown> {
         run.info.settings.rounds,
         run.info.settings.iterations
     );
-    Ok(Shown { title, world: run.world.clone(), pattern: run.pattern, measurements, compute: None })
+    let how = run.info.made_by.participle();
+    let plan = run.plan().ok();
+    Ok(Shown { title, how, world: run.world.clone(), plan, pattern: run.pattern, measurements, compute: None })
 }
 
 #[cfg(feature = "import")]
@@ -70,7 +81,9 @@ fn of_capture(args: &cli::Show) -> anyhow::Result<Shown> {
     let import = imported.import;
     let compute = Some((super::compute::table(&import.compute), super::compute::document(&import.compute)));
     let world = World::new(&import.pattern.axes, &[])?;
-    Ok(Shown { title, world, pattern: import.pattern, measurements: import.measurements, compute })
+    let how = Origin::Import.participle();
+    let (pattern, plan, measurements) = (import.pattern, import.plan.ok(), import.measurements);
+    Ok(Shown { title, how, world, pattern, plan, measurements, compute })
 }
 
 #[cfg(not(feature = "import"))]
@@ -95,6 +108,25 @@ impl Shown {
         text += "\nTimeline\n";
         text += &draw::timeline(&self.pattern, &self.measurements, args.rank, usize::from(args.width));
         text
+    }
+
+    /// A file for Perfetto, of one rank if `args` say which.
+    fn timeline(&self, args: &cli::Show) -> anyhow::Result<Vec<u8>> {
+        let mut measurements = self.measurements.clone();
+        measurements.retain(|m| args.rank.is_none_or(|rank| rank == m.rank));
+        if measurements.is_empty() {
+            let what = args.what.display();
+            match args.rank {
+                Some(rank) if !self.measurements.is_empty() => {
+                    bail!("{what}: nothing ran on rank {rank}; there are ranks 0 to {}", self.world.size() - 1)
+                }
+                _ => bail!(
+                    "{what}: nothing was timed, so there is no timeline; a pattern has one if every block says how \
+                     long it took (captured: 120us), and a replay of it always"
+                ),
+            }
+        }
+        Ok(perfetto(&[Traced::new(self.how, &self.pattern, self.plan.as_ref(), measurements)]))
     }
 
     fn axes(&self) -> Vec<Vec<String>> {

@@ -24,7 +24,7 @@ const DEPENDENCIES: [(&str, &[&str]); 4] = [
     ("pattern", &["serde", "serde-saphyr", "strsim", "thiserror"]),
     ("importers", &["flate2", "prost", "rayon", "rusqlite", "serde", "serde_json", "thiserror", "wide"]),
     ("replay", &["bytemuck", "cudarc", "float8", "half", "mpi", "ndarray", "thiserror"]),
-    ("reports", &["parquet", "polars", "serde", "serde_json", "thiserror"]),
+    ("reports", &["parquet", "polars", "prost", "serde", "serde_json", "thiserror"]),
 ];
 
 /// Names that a place may not use.

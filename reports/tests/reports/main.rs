@@ -5,4 +5,6 @@ mod folder;
 mod golden;
 #[cfg(feature = "tables")]
 mod known_answers;
+mod perfetto;
 mod summary;
+mod timeline;
