@@ -39,7 +39,8 @@ pub(crate) fn schedule(timelines: &mut [Timeline], notes: &mut Notes) {
     }
     let orders: Vec<Vec<u32>> = graphs.iter().map(|t| nodes(&timelines[*t])).map(|nodes| order(nodes, notes)).collect();
     let meetings = Meetings::gather(&graphs.iter().map(|t| &timelines[*t]).collect::<Vec<_>>(), &orders, notes);
-    let times = Run::new(&graphs.iter().map(|t| nodes(&timelines[*t])).collect::<Vec<_>>(), &orders, meetings).finish(notes);
+    let times =
+        Run::new(&graphs.iter().map(|t| nodes(&timelines[*t])).collect::<Vec<_>>(), &orders, meetings).finish(notes);
     for ((t, order), times) in graphs.into_iter().zip(&orders).zip(times) {
         layout::fill(&mut timelines[t], order, &times);
     }
@@ -198,6 +199,3 @@ impl<'a> Run<'a> {
         self.there.iter().enumerate().flat_map(waits).min_by_key(|(g, n)| (self.times[*g][*n].start_ns, *g, *n))
     }
 }
-
-#[cfg(test)]
-mod tests;

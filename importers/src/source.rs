@@ -105,7 +105,10 @@ impl Found {
             Ok(part) => Ok(Some(part)),
             // Beside captures of devices there may lie whatever, the profile of a process without a device included.
             Err(
-                Error::Unrecognised { .. } | Error::Shape { .. } | Error::Empty { .. } | Error::NoActivities { .. }
+                Error::Unrecognised { .. }
+                | Error::Shape { .. }
+                | Error::Empty { .. }
+                | Error::NoActivities { .. }
                 | Error::NoDeviceNodes { .. },
             ) if self.folder.is_some() => {
                 notes.add("files in folders that are no captures", || self.file.display().to_string());

@@ -5,6 +5,8 @@ pub mod check;
 mod compute;
 pub mod doctor;
 #[cfg(feature = "import")]
+pub mod export;
+#[cfg(feature = "import")]
 pub mod import;
 pub mod replay;
 pub mod report;

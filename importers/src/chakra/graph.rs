@@ -74,14 +74,21 @@ impl Graph {
             return;
         }
         let attributes = Attributes(&node.attr);
-        let communicates =
-            matches!(node.kind, node_type::COMM_SEND | node_type::COMM_RECV | node_type::COMM_COLL);
+        let communicates = matches!(node.kind, node_type::COMM_SEND | node_type::COMM_RECV | node_type::COMM_COLL);
         if !(node_type::METADATA..=node_type::COMM_COLL).contains(&node.kind) {
-            notes.add("nodes of a type that is not known, taken for compute", || format!("{} of {}", node.kind, node.name));
+            notes.add("nodes of a type that is not known, taken for compute", || {
+                format!("{} of {}", node.kind, node.name)
+            });
         }
         let told = attributes.count(names::CAPTURED);
         let duration_ns = told.unwrap_or_else(|| node.duration_micros.saturating_mul(1000)).min(MOST_NS) as i64;
         let host = attributes.truth(names::IS_CPU_OP) || node.kind == node_type::METADATA;
+        // The converter of PyTorch traces hangs operators below kernels that they launch later: a circle with the data.
+        let before = node.ctrl_deps.len();
+        let id = node.id;
+        node.ctrl_deps.retain(|before| *before < id);
+        let later = (before - node.ctrl_deps.len()) as u64;
+        notes.add_many("control dependencies on later nodes, left out", later, || format!("of {id} {}", node.name));
         let after: Vec<u64> = node.ctrl_deps.drain(..).chain(node.data_deps.drain(..)).collect();
         if host {
             self.host_nodes += 1;
@@ -118,7 +125,8 @@ impl Graph {
     }
 
     fn stream(&mut self, node: &Node, attributes: &Attributes<'_>) -> i64 {
-        let told = attributes.integer(names::STREAM);
+        // A device's thread is its stream in PyTorch traces.
+        let told = attributes.integer(names::STREAM).or_else(|| attributes.integer(names::TID));
         let name = attributes.text(names::LANE);
         let stream = told.unwrap_or_else(|| {
             let what = match node.kind {

@@ -31,12 +31,12 @@ enum Name {
 pub(super) fn read(node: &Node, notes: &mut Notes) -> Vec<ProcessGroup> {
     let Some(inputs) = &node.inputs else { return Vec::new() };
     let text = inputs.values.as_str();
-    let inside = text.find("[{").zip(text.rfind("}]")).filter(|(from, to)| from < to).map(|(from, to)| &text[from..to + 2]);
+    let inside =
+        text.find("[{").zip(text.rfind("}]")).filter(|(from, to)| from < to).map(|(from, to)| &text[from..to + 2]);
     // Python escapes quotes and backslashes of the text inside its own.
     let unescaped = |text: &str| text.replace("\\'", "'").replace("\\\"", "\"").replace("\\\\", "\\");
-    let groups: Option<Vec<Group>> = inside.and_then(|inside| {
-        serde_json::from_str(inside).or_else(|_| serde_json::from_str(&unescaped(inside))).ok()
-    });
+    let groups: Option<Vec<Group>> = inside
+        .and_then(|inside| serde_json::from_str(inside).or_else(|_| serde_json::from_str(&unescaped(inside))).ok());
     let Some(groups) = groups else {
         notes.add("lists of process groups that cannot be read", || text.chars().take(100).collect());
         return Vec::new();

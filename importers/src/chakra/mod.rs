@@ -50,7 +50,8 @@ impl Importer for Chakra {
             let byte = messages.at();
             let outcome = messages.next().and_then(|message| {
                 let Some(message) = message else { return Ok(false) };
-                let wrong = |error: prost::DecodeError| messages.damage(byte, format!("a message that is none ({error})"));
+                let wrong =
+                    |error: prost::DecodeError| messages.damage(byte, format!("a message that is none ({error})"));
                 match &mut graph {
                     None => graph = Some(Graph::new(&GlobalMetadata::decode(&*message).map_err(wrong)?)),
                     Some(graph) => {

@@ -200,8 +200,10 @@ impl<'a> Writer<'a> {
             Attribute::new(names::LANE, Value::text(&self.plan.lanes[lane as usize].name)),
         ];
         attr.extend(ns.map(|ns| Attribute::new(names::CAPTURED, Value::int64(ns))));
-        if block.idle_ns > 0 {
-            attr.push(Attribute::new(names::IDLE, Value::int64(block.idle_ns)));
+        if let (1.., Some(ns), Some(mean)) = (block.idle_ns, ns, block.captured_ns.filter(|mean| *mean > 0)) {
+            // A rank that takes longer is idle for longer.
+            let idle_ns = (block.idle_ns as f64 * ns as f64 / mean as f64).round() as u64;
+            attr.push(Attribute::new(names::IDLE, Value::int64(idle_ns)));
         }
         let base = Node {
             name: block.name.clone(),

@@ -57,10 +57,13 @@ impl Meetings {
             if at.len() == wanted {
                 this.join(&at);
             } else if !alone {
-                notes.add("communications that are not on all their ranks, scheduled on each for itself", || match key {
-                    Key::Collective { ranks, number, .. } => format!("number {number} of ranks {ranks:?}"),
-                    Key::Message { from, to, number } => format!("message {number} from rank {from} to rank {to}"),
-                });
+                notes.add(
+                    "communications that are not on all their ranks, scheduled on each for itself",
+                    || match key {
+                        Key::Collective { ranks, number, .. } => format!("number {number} of ranks {ranks:?}"),
+                        Key::Message { from, to, number } => format!("message {number} from rank {from} to rank {to}"),
+                    },
+                );
             }
         }
         this
@@ -110,8 +113,7 @@ fn key(
             let everyone = || timeline.world_size.map(|world| (0..world).collect());
             let ranks: Vec<u32> = facts.ranks.clone().or_else(everyone)?;
             let group = facts.group_name.clone().unwrap_or_else(|| "".into());
-            let number =
-                number(Key::Collective { ranks: ranks.clone(), group: group.clone(), number: 0 }, facts.seq);
+            let number = number(Key::Collective { ranks: ranks.clone(), group: group.clone(), number: 0 }, facts.seq);
             Some(Key::Collective { ranks, group, number })
         }
         CommOp::Wait => None,

@@ -143,7 +143,16 @@ impl<'a> Works<'a> {
                         if let OperatorWork::Held { duration_ns, sms, times } = *work {
                             told.push(Kernel::Hold { duration_ns, sms, times });
                         }
-                        for Product { m, n, k, batch, dtype } in work.products() {
+                        let products = work.products();
+                        if let (Some(_), Some(Product { m, n, k, batch, dtype })) =
+                            (timeline.unit(index), products.first())
+                        {
+                            // Stated apart: it stays so.
+                            let (m, n, k, batch, dtype) = (*m, *n, *k, *batch, *dtype);
+                            found.push(Kernel::Gemm { m, n, k, batch, dtype, times: products.len() as u64 });
+                            continue;
+                        }
+                        for Product { m, n, k, batch, dtype } in products {
                             add(&mut found, Kernel::Gemm { m, n, k, batch, dtype, times: 1 });
                         }
                     }
