@@ -16,7 +16,7 @@ fn file(nodes: &[Node]) -> Vec<u8> {
 #[test]
 fn files_are_recognised_by_their_first_messages() {
     let node = Node { id: 7, name: "x".into(), kind: 4, data_deps: vec![1, 2], ..Node::default() };
-    assert_eq!(verdict(&file(&[node.clone()])), Verdict::Yes);
+    assert_eq!(verdict(&file(std::slice::from_ref(&node))), Verdict::Yes);
     // Without version and attributes the metadata are empty.
     let mut bare = vec![0];
     bare.extend(node.encode_length_delimited_to_vec());

@@ -122,9 +122,9 @@ fn bound(times: &Times, part: usize, count: usize) -> i64 {
 
 /// The thread that launched a node: that of the host node that it depends on.
 fn thread(nodes: &[StatedNode], node: usize) -> i64 {
-    let threads = nodes[node].after.iter().filter_map(|before| match nodes[*before as usize].lane {
+    let mut threads = nodes[node].after.iter().rev().filter_map(|before| match nodes[*before as usize].lane {
         StatedLane::Host(thread) => Some(thread),
         StatedLane::Stream(_) => None,
     });
-    threads.last().unwrap_or(0)
+    threads.next().unwrap_or(0)
 }
