@@ -97,9 +97,11 @@ struct Run<'a> {
     missing: Vec<Vec<u32>>,
     /// Who waits for each node.
     behind: Vec<Vec<Vec<u32>>>,
-    /// Nodes that can start, and those that have started and wait for their meeting.
+    /// Nodes that can start, and which have.
     ready: Vec<At>,
     there: Vec<Vec<bool>>,
+    /// Those that wait for the others of their meeting: since when, and which.
+    waiting: BTreeSet<(i64, usize, usize)>,
     done: Vec<Vec<bool>>,
 }
 
@@ -114,6 +116,7 @@ impl<'a> Run<'a> {
             behind: graphs.iter().map(|nodes| vec![Vec::new(); nodes.len()]).collect(),
             ready: Vec::new(),
             there: table(false),
+            waiting: BTreeSet::new(),
             done: table(false),
         };
         for (g, order) in orders.iter().enumerate() {
@@ -138,7 +141,8 @@ impl<'a> Run<'a> {
             while let Some(at) = self.ready.pop() {
                 self.start(at);
             }
-            let Some(stuck) = self.stuck() else { return self.times };
+            let Some((_, g, n)) = self.waiting.first().copied() else { return self.times };
+            let stuck = (g, n);
             notes.add("communications whose ranks wait for each other in a circle, scheduled apart", || {
                 format!("node {} of a file", stuck.1)
             });
@@ -158,7 +162,9 @@ impl<'a> Run<'a> {
                 let members = members.to_vec();
                 self.end(&members);
             }
-            Some(_) => {}
+            Some(_) => {
+                self.waiting.insert((self.times[g][n].start_ns, g, n));
+            }
         }
     }
 
@@ -169,6 +175,7 @@ impl<'a> Run<'a> {
             if std::mem::replace(&mut self.done[g][n], true) {
                 continue;
             }
+            self.waiting.remove(&(self.times[g][n].start_ns, g, n));
             let mine = &self.graphs[g][n];
             self.times[g][n].end_ns = latest_ns.saturating_add(mine.duration_ns);
             let (asked_ns, end_ns) = (self.times[g][n].asked_ns, self.times[g][n].end_ns);
@@ -189,13 +196,5 @@ impl<'a> Run<'a> {
                 }
             }
         }
-    }
-
-    /// A node that is there and whose meeting never comes about.
-    fn stuck(&self) -> Option<At> {
-        let waits = |(g, there): (usize, &Vec<bool>)| {
-            (0..there.len()).filter(move |n| there[*n] && !self.done[g][*n]).map(move |n| (g, n)).collect::<Vec<At>>()
-        };
-        self.there.iter().enumerate().flat_map(waits).min_by_key(|(g, n)| (self.times[*g][*n].start_ns, *g, *n))
     }
 }

@@ -65,9 +65,6 @@ pub(super) fn facts(node: &Node, groups: &[ProcessGroup], notes: &mut Notes) -> 
         CommOp::Collective(CollectiveKind::AllGather | CollectiveKind::Gather) => (bytes.unwrap_or(0), 0),
         _ => (bytes.unwrap_or(0), bytes.unwrap_or(0)),
     };
-    if matches!(op, CommOp::Send { .. } | CommOp::Recv { .. }) {
-        facts.seq = attributes.count(names::COMM_TAG);
-    }
     facts
 }
 

@@ -1,8 +1,8 @@
 //! From the nodes of a file to a graph of host time and of what the device does.
 //!
 //! A node of the host is one whose `is_cpu_op` says so; all others are the device's, on the stream that they name.
-//! Nodes that name none get one by what they do, with sends apart from receives: a rank may receive while it sends,
-//! and in one queue the two would wait for each other on every ring.
+//! Nodes that name none get one by what they do. Sends and receives share theirs, because a pattern pairs the messages
+//! of one lane.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -12,7 +12,8 @@ use super::proto::{Attributes, GlobalMetadata, Node, names, node_type};
 use super::{comm, groups, work};
 use crate::Notes;
 use crate::capture::{
-    ActivityKind, CommFacts, OperatorWork, ProcessGroup, Stated, StatedLane, StatedNode, StatedPart, Timeline, Unit,
+    ActivityKind, CommFacts, CommOp, OperatorWork, ProcessGroup, Stated, StatedLane, StatedNode, StatedPart, Timeline,
+    Unit,
 };
 
 /// No duration is longer; a number beyond it is damage. About three years.
@@ -130,8 +131,7 @@ impl Graph {
         let name = attributes.text(names::LANE);
         let stream = told.unwrap_or_else(|| {
             let what = match node.kind {
-                node_type::COMM_SEND => "send",
-                node_type::COMM_RECV => "recv",
+                node_type::COMM_SEND | node_type::COMM_RECV => "messages",
                 node_type::COMM_COLL => "collectives",
                 node_type::MEM_LOAD | node_type::MEM_STORE => "memory",
                 _ => "compute",
@@ -170,8 +170,16 @@ impl Graph {
 
     /// The timeline; `None` of a file in which a device does nothing.
     pub fn finish(mut self, file: &Path, notes: &mut Notes) -> Option<Timeline> {
+        let mut tags = HashMap::new();
         for (place, node) in std::mem::take(&mut self.waiting) {
-            let facts = comm::facts(&node, &self.timeline.groups, notes);
+            let mut facts = comm::facts(&node, &self.timeline.groups, notes);
+            if matches!(facts.op, CommOp::Send { .. } | CommOp::Recv { .. }) && facts.seq.is_none() {
+                // Messages of one tag are received in the order in which they are sent; many writers have but one.
+                let tag = Attributes(&node.attr).count(names::COMM_TAG).unwrap_or(0);
+                let count = tags.entry((facts.op, tag)).or_insert(0u64);
+                facts.seq = Some((tag << 32).saturating_add(*count));
+                *count += 1;
+            }
             let stated = &mut self.stated.nodes[place as usize];
             match stated.parts.first_mut() {
                 Some(part) => part.comm.push(facts),
@@ -215,7 +223,6 @@ impl Graph {
 
 /// As many ranks as anything speaks of.
 fn world<'a>(groups: &[ProcessGroup], facts: impl Iterator<Item = &'a CommFacts>) -> Option<u32> {
-    use crate::capture::CommOp;
     let peers = facts.filter_map(|facts| match facts.op {
         CommOp::Send { to } => to,
         CommOp::Recv { from } => from,

@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 
-use maestro_importers::synthesis::Import;
+use maestro_importers::synthesis::{Import, Options, synthesise};
 use maestro_importers::{Notes, Reading, capture::Capture, read};
 
 use crate::wire::{attribute, whole, written};
@@ -96,6 +96,45 @@ fn sends_are_what_their_node_says_and_wait_for_their_receives() {
 }
 
 #[test]
+fn messages_of_one_tag_are_received_in_order() {
+    let message = |id: u64, kind: u64, deps: &[u64]| {
+        let peer = if kind == 5 { "comm_dst" } else { "comm_src" };
+        let attributes = [
+            attribute("comm_size", INT64, 64 * id),
+            attribute(peer, INT32, u64::from(kind == 5)),
+            attribute("comm_tag", INT32, 0),
+        ];
+        written(id, "message", kind, deps, 3, &attributes)
+    };
+    let files = [
+        whole(&[message(1, 5, &[]), message(2, 5, &[1])]),
+        whole(&[message(1, 6, &[]), compute(3, &[1], 20), message(2, 6, &[3])]),
+    ];
+    let (import, notes) = imported(&files);
+    assert_eq!(count(&notes, "communications that are not on all"), 0);
+    let ends = |rank| {
+        let rows = import.measurements.iter().filter(|row| row.rank == rank && row.size_bytes.is_some());
+        rows.map(|row| (row.size_bytes, row.end_ns)).collect::<Vec<_>>()
+    };
+    assert_eq!(ends(0), [(Some(64), 3_000), (Some(128), 26_000)]);
+    assert_eq!(ends(0), ends(1));
+}
+
+#[test]
+fn ranks_that_all_send_before_they_receive_are_scheduled_apart_and_that_is_said() {
+    let ring = |me: u64| {
+        let other = 1 - me;
+        let to = [attribute("comm_size", INT64, 64), attribute("comm_dst", INT32, other)];
+        let from = [attribute("comm_size", INT64, 64), attribute("comm_src", INT32, other)];
+        whole(&[written(1, "send", 5, &[], 3, &to), written(2, "recv", 6, &[1], 3, &from)])
+    };
+    let (import, notes) = imported(&[ring(0), ring(1)]);
+    assert!(count(&notes, "communications whose ranks wait for each other in a circle") > 0);
+    let why = import.plan.expect_err("a plan that would hang").to_string();
+    assert!(why.contains("deadlock"), "{why}");
+}
+
+#[test]
 fn a_stream_takes_one_node_after_the_other_and_hosts_launch() {
     let host = |id, us, deps: &[u64]| written(id, "op", 4, deps, us, &[attribute("is_cpu_op", BOOL, 1)]);
     let on = |id, deps: &[u64], us, stream| {
@@ -162,6 +201,28 @@ fn damaged_files_give_what_is_before_the_damage_or_an_error_with_a_remedy() {
             assert!(error.contains("; "), "{error}");
         }
     }
+}
+
+#[test]
+fn no_change_of_a_byte_is_more_than_an_error() {
+    let file = exported(capture("pp_large").plan.as_ref().expect("a plan")).remove(1);
+    let (mut state, mut read) = (7u64, 0);
+    for _ in 0..300 {
+        let mut broken = file.clone();
+        for _ in 0..3 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let at = (state >> 33) as usize % broken.len();
+            broken[at] = (state >> 20) as u8;
+        }
+        match outcome(&broken, false) {
+            Ok(capture) => {
+                read += 1;
+                let _ = synthesise(&capture, &Options::default(), &mut Notes::default());
+            }
+            Err(error) => assert!(error.contains("; "), "{error}"),
+        }
+    }
+    assert!(read > 50, "only {read} were read");
 }
 
 #[test]
