@@ -1,20 +1,17 @@
 //! The export command: files that come back as the pattern that they were made of.
 
-use std::ffi::OsStr;
-
 use crate::harness::{capture, folder, maestro, path};
 
 #[test]
 fn an_export_comes_back_as_the_same_pattern() {
     let room = folder();
-    let run = |args: &[&OsStr]| maestro(room.path(), args.iter().copied()).ok();
+    let run = |args: &[&str]| maestro(room.path(), args).ok();
     let source = capture("fsdp_large");
-    let to = |args: [&str; 3]| args.map(OsStr::new).to_vec();
-    run(&[vec!["import".as_ref(), source.as_os_str()], to(["-o", "before.yaml", "--name=same"])].concat());
-    let told =
-        run(&[vec!["export".as_ref(), "before.yaml".as_ref()], to(["--format=chakra", "-o", "out/step"])].concat());
+    let source = source.to_str().unwrap();
+    run(&["import", source, "-o", "before.yaml", "--name=same"]);
+    let told = run(&["export", "before.yaml", "--format=chakra", "-o", "out/step"]);
     assert!(told.contains("100 executions of 21 blocks on 2 ranks as chakra"), "{told}");
-    run(&[vec!["import".as_ref(), "out".as_ref()], to(["-o", "after.yaml", "--name=same"])].concat());
+    run(&["import", "out", "-o", "after.yaml", "--name=same"]);
     // All but where it came from and what was assumed of that.
     let pattern = |name: &str| {
         let text = std::fs::read_to_string(room.path().join(name)).unwrap();
@@ -24,7 +21,7 @@ fn an_export_comes_back_as_the_same_pattern() {
     assert_eq!(pattern("after.yaml"), pattern("before.yaml"));
     assert!(pattern("before.yaml").len() > 100);
     // Straight from the capture it is the same file.
-    run(&[vec!["export".as_ref(), source.as_os_str()], to(["--name=same", "-o", "straight/step"])].concat());
+    run(&["export", source, "--name=same", "-o", "straight/step"]);
     let file = |folder: &str| std::fs::read(room.path().join(folder).join("step.1.et")).unwrap();
     assert_eq!(file("straight"), file("out"));
 }
@@ -32,11 +29,11 @@ fn an_export_comes_back_as_the_same_pattern() {
 #[test]
 fn what_cannot_be_exported_is_refused() {
     let room = folder();
+    let refused = |args: &[&str]| maestro(room.path(), args).refused();
     let pattern = path("fixtures/patterns/pipeline.yaml");
-    let refused = |args: &[&OsStr]| maestro(room.path(), args.iter().copied()).refused();
-    let sentence = refused(&["export".as_ref(), pattern.as_os_str(), "--step".as_ref(), "2".as_ref()]);
+    let sentence = refused(&["export", pattern.to_str().unwrap(), "--step", "2"]);
     assert!(sentence.contains("this is a pattern"), "{sentence}");
-    let sentence = refused(&["export".as_ref(), "nothing.yaml".as_ref()]);
+    let sentence = refused(&["export", "nothing.yaml"]);
     assert!(sentence.contains("nothing.yaml"), "{sentence}");
     assert_eq!(std::fs::read_dir(room.path()).unwrap().count(), 0);
 }
