@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand};
 #[cfg(feature = "import")]
-use maestro_importers::synthesis::HostTime;
+use maestro_importers::{export::EXPORTERS, synthesis::HostTime};
 use maestro_pattern::AxisSize;
 use maestro_replay::{Compute, Pacing, Settings};
 use maestro_reports::Format;
@@ -34,6 +34,9 @@ pub enum Command {
     /// Import, replay and report in one go
     #[cfg(feature = "import")]
     Run(Run),
+    /// Write a pattern, or that of a capture, in another tool's format
+    #[cfg(feature = "import")]
+    Export(Export),
     /// Print tables of saved runs, or draw them as a timeline
     Report(Report),
     /// Tell what works on this machine and what is missing
@@ -230,6 +233,24 @@ pub struct Run {
     pub how: How,
 }
 
+#[cfg(feature = "import")]
+#[derive(Debug, Args)]
+pub struct Export {
+    /// A pattern, or a capture (files, folder or quoted globs)
+    #[arg(required = true, value_name = "PATTERN or CAPTURE")]
+    pub what: Vec<PathBuf>,
+    /// The format: `chakra`, one PREFIX.<rank>.et a rank
+    #[arg(long, default_value = EXPORTERS[0].name(), value_parser = export_format)]
+    pub format: String,
+    /// The beginning of the files' names, with their folder [default: the pattern's name]
+    #[arg(short, long, value_name = "PREFIX")]
+    pub output: Option<PathBuf>,
+    #[command(flatten)]
+    pub choice: Choice,
+    #[command(flatten)]
+    pub world: World,
+}
+
 #[derive(Debug, Args)]
 pub struct Report {
     /// Run folders
@@ -263,6 +284,13 @@ impl Report {
 
 fn report_formats() -> PossibleValuesParser {
     Format::ALL.map(Format::name).into_iter().chain([PERFETTO]).collect::<Vec<_>>().into()
+}
+
+#[cfg(feature = "import")]
+fn export_format(text: &str) -> Result<String, String> {
+    let known: Vec<&str> = EXPORTERS.iter().map(|exporter| exporter.name()).collect();
+    let found = known.iter().find(|name| **name == text);
+    found.map(|name| (*name).to_owned()).ok_or_else(|| format!("one of {} was expected", known.join(", ")))
 }
 
 #[cfg(feature = "import")]

@@ -49,6 +49,8 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Replay(args) => commands::replay::run(&args),
         #[cfg(feature = "import")]
         Command::Run(args) => commands::run::run(&args),
+        #[cfg(feature = "import")]
+        Command::Export(args) => commands::export::run(&args),
         Command::Report(args) => commands::report::run(&args),
         Command::Doctor => commands::doctor::run(),
     }

@@ -10,9 +10,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use maestro_pattern::{CollectiveKind, CopyDirection, Dtype};
+use maestro_pattern::{CollectiveKind, CopyDirection, Dtype, ReduceOp};
 
 pub use crate::operator::{Attention, Launched, OperatorWork, Product};
+pub use crate::stated::{Stated, StatedLane, StatedNode, StatedPart, StatedWait, Unit};
 
 /// All ranks of one recording.
 #[derive(Clone, Debug, Default)]
@@ -71,6 +72,8 @@ pub struct Timeline {
     pub stream_waits: Vec<StreamWait>,
     /// What a device did and `activities` do not hold.
     pub left_out: LeftOut,
+    /// The graph that this was recorded as, if it was no profile: its times are then worked out, and on one clock.
+    pub stated: Option<Box<Stated>>,
 }
 
 /// Activities that were recorded and left out: by kind ([`ActivityKind::name`]) and reason, how many and their
@@ -83,6 +86,11 @@ impl Timeline {
         let place = self.launched.binary_search_by_key(&activity, |launched| launched.activity as usize).ok()?;
         let launched = self.launched[place];
         Some((launched.operator, self.works.get(launched.work as usize)?))
+    }
+
+    /// What the recording says that an activity is an execution of.
+    pub fn unit(&self, activity: usize) -> Option<&Unit> {
+        self.stated.as_ref()?.units.get(&u32::try_from(activity).ok()?)
     }
 }
 
@@ -241,6 +249,10 @@ pub struct CommFacts {
     pub splits_cut: bool,
     /// The element type as recorded, where `dtype` is only one of its size that stands for it.
     pub stands_for: Option<Arc<str>>,
+    /// How it reduces, where that is recorded; profiles do not tell.
+    pub reduction: Option<ReduceOp>,
+    /// Its root as a place in the group, where that is recorded.
+    pub root: Option<u32>,
 }
 
 impl CommFacts {
@@ -262,6 +274,8 @@ impl CommFacts {
             group_peer: None,
             splits_cut: false,
             stands_for: None,
+            reduction: None,
+            root: None,
         }
     }
 

@@ -152,6 +152,27 @@ pub enum Error {
         launches: usize,
     },
 
+    /// A message that is cut or is none.
+    #[error("{}: byte {byte}: {problem}; copy the file again, or write it again and let that finish", file.display())]
+    BadMessage {
+        /// The file.
+        file: PathBuf,
+        /// Where the message begins in the content.
+        byte: u64,
+        /// What is wrong with it.
+        problem: String,
+    },
+
+    /// A graph of the host alone.
+    #[error("{}: no node of a device is in it, though {host} of the host are; merge the execution trace with a profile \
+             that has device rows (chakra_trace_link), or import the profile itself", file.display())]
+    NoDeviceNodes {
+        /// The file.
+        file: PathBuf,
+        /// Nodes of the host.
+        host: usize,
+    },
+
     /// An execution trace and no profile.
     #[error("{}: an execution trace alone is no capture, for it holds no times; give it beside the profile of the same \
              rank (the file that torch.profiler's export_chrome_trace wrote)", file.display())]

@@ -7,14 +7,18 @@
 //! This crate knows no back end and prints nothing: what is odd goes into [`Notes`], what is wrong into [`Error`].
 
 pub mod capture;
+mod chakra;
 mod error;
 mod execution;
+pub mod export;
 mod input;
 mod kineto;
 mod libraries;
 mod notes;
 mod operator;
+mod schedule;
 mod source;
+mod stated;
 pub mod synthesis;
 
 use std::path::Path;
@@ -54,7 +58,7 @@ pub struct Reading {
 }
 
 /// Every format that can be read.
-pub static IMPORTERS: &[&dyn Importer] = &[&kineto::Kineto];
+pub static IMPORTERS: &[&dyn Importer] = &[&kineto::Kineto, &chakra::Chakra];
 
 #[cfg(test)]
 mod tests {

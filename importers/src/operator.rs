@@ -21,6 +21,15 @@ pub enum OperatorWork {
         /// much written as the largest has; or its tensors were too many to record, and thread blocks were counted.
         guessed: bool,
     },
+    /// Nothing that is understood, for a time that the recording states: it comes from a pattern that holds it so.
+    Held {
+        /// How long, in nanoseconds, each time.
+        duration_ns: u64,
+        /// Multiprocessors that it keeps busy, if that is known.
+        sms: Option<u32>,
+        /// How often.
+        times: u64,
+    },
 }
 
 impl OperatorWork {
@@ -29,7 +38,7 @@ impl OperatorWork {
         match self {
             Self::Products(products) => products.clone(),
             Self::Attention(attention) => attention.products(),
-            Self::Traffic { .. } => Vec::new(),
+            Self::Traffic { .. } | Self::Held { .. } => Vec::new(),
         }
     }
 }

@@ -12,6 +12,7 @@ use rayon::prelude::*;
 use crate::capture::{Capture, Timeline};
 use crate::execution::{self, ExecutionTrace};
 use crate::input::{Head, Verdict};
+use crate::schedule::schedule;
 use crate::{Error, IMPORTERS, Importer, Notes, Reading, Result};
 
 /// Longest number in a file name that is taken for a rank; longer ones are times.
@@ -77,6 +78,7 @@ pub fn read(paths: &[PathBuf], reading: &Reading, notes: &mut Notes) -> Result<C
         return Err(Error::ExecutionTraceAlone { file: execution.file.clone() });
     }
     number(&mut capture.timelines, notes)?;
+    schedule(&mut capture.timelines, notes);
     execution::join(&executions, &mut capture.timelines, notes);
     Ok(capture)
 }
@@ -103,7 +105,11 @@ impl Found {
             Ok(part) => Ok(Some(part)),
             // Beside captures of devices there may lie whatever, the profile of a process without a device included.
             Err(
-                Error::Unrecognised { .. } | Error::Shape { .. } | Error::Empty { .. } | Error::NoActivities { .. },
+                Error::Unrecognised { .. }
+                | Error::Shape { .. }
+                | Error::Empty { .. }
+                | Error::NoActivities { .. }
+                | Error::NoDeviceNodes { .. },
             ) if self.folder.is_some() => {
                 notes.add("files in folders that are no captures", || self.file.display().to_string());
                 Ok(None)

@@ -9,6 +9,8 @@ pub mod doctor;
 #[cfg(feature = "import")]
 mod document;
 #[cfg(feature = "import")]
+pub mod export;
+#[cfg(feature = "import")]
 pub mod import;
 pub mod replay;
 pub mod report;

@@ -3,6 +3,7 @@
 
 #[path = "../../reports/tests/reports/timeline.rs"]
 mod decoder;
+mod export;
 mod harness;
 mod patterns;
 mod refused;

@@ -158,8 +158,8 @@ const WALLS: &[Wall] = &[
     },
 ];
 
-/// What importers/ may name of maestro_pattern outside its synthesis/: the words for what a GPU did, none for what a
-/// pattern is made of.
+/// What importers/ may name of maestro_pattern outside its synthesis/ and export/: the words for what a GPU did, none
+/// for what a pattern is made of.
 const CAPTURE_WORDS: [&str; 6] = ["CollectiveKind", "CopyDirection", "Direction", "Dtype", "MOST_RANKS", "ReduceOp"];
 
 /// A source file of the workspace.
@@ -210,9 +210,12 @@ fn stray_unsafe(source: &Source) -> Vec<String> {
         .collect()
 }
 
-/// Outside its synthesis/, importers/ names of maestro_pattern only the words of a capture.
+/// Where importers/ may name all of maestro_pattern: what makes patterns, and what writes plans in other formats.
+const PATTERN_MAKERS: [&str; 2] = ["importers/src/synthesis/", "importers/src/export/"];
+
+/// Outside of these, importers/ names of maestro_pattern only the words of a capture.
 fn importer_names_pattern(source: &Source) -> Vec<String> {
-    if source.aside || !source.begins_with(&["importers/src/"]) || source.begins_with(&["importers/src/synthesis/"]) {
+    if source.aside || !source.begins_with(&["importers/src/"]) || source.begins_with(&PATTERN_MAKERS) {
         return Vec::new();
     }
     names(&source.text)
@@ -221,7 +224,13 @@ fn importer_names_pattern(source: &Source) -> Vec<String> {
             let mut path = name.path.split("::").skip_while(|segment| *segment != "maestro_pattern");
             path.next().is_some() && path.next().is_none_or(|word| !CAPTURE_WORDS.contains(&word))
         })
-        .map(|name| sentence(source, name, "only synthesis/ makes patterns; a capture has words of its own"))
+        .map(|name| {
+            sentence(
+                source,
+                name,
+                "only synthesis/ makes patterns and only export/ takes plans; a capture has words of its own",
+            )
+        })
         .collect()
 }
 
@@ -403,7 +412,9 @@ fn a_pattern_outside_synthesis_is_caught() {
         "use maestro_pattern as p;",
     ] {
         assert_eq!(importer_names_pattern(&Source::product("importers/src/capture.rs", text)).len(), 1, "{text}");
+        assert_eq!(importer_names_pattern(&Source::product("importers/src/chakra/graph.rs", text)).len(), 1, "{text}");
         assert_eq!(importer_names_pattern(&Source::product("importers/src/synthesis/emit.rs", text)), [""; 0]);
+        assert_eq!(importer_names_pattern(&Source::product("importers/src/export/chakra.rs", text)), [""; 0]);
     }
     let words = "use maestro_pattern::{CollectiveKind, Dtype};";
     assert_eq!(importer_names_pattern(&Source::product("importers/src/kineto/comm.rs", words)), [""; 0]);

@@ -67,10 +67,15 @@ pub(crate) fn arguments(pattern: &mut Pattern, ranks: &[Rank<'_>]) {
         let Operation::Collective { collective, row } = &kernel.operation else { continue };
         let uneven = row.iter().any(|split| Some(split) != row.first());
         even += usize::from((uneven || kernel.splits_unknown) && collective.splits.is_empty());
-        reduces |= collective.kind.reduces() && !kernel.unknown;
-        rooted |= collective.kind.rooted();
+        let told = rank.timeline.unit(kernel.activity).is_some();
+        reduces |= collective.kind.reduces() && !kernel.unknown && !told;
+        rooted |= collective.kind.rooted() && !told;
     }
     let mut state = |what: String, confidence| pattern.assumed.push(Assumption { what, confidence });
+    if ranks.iter().any(|rank| rank.timeline.stated.is_some()) {
+        let what = "no start times recorded: worked out from dependencies, order and durations";
+        state(what.into(), Confidence::Medium);
+    }
     if before > 0 {
         let what = format!("peers and sizes of {before} kernels without metadata taken from the records before them");
         state(what, Confidence::High);

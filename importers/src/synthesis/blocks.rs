@@ -24,7 +24,7 @@ pub(crate) const SKEW: f64 = 0.01;
 /// What makes two events the same block.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Key {
-    Communication { axis: usize, main: bool, what: What },
+    Communication { axis: usize, main: bool, what: What, unit: Option<Arc<str>> },
     Compute { phase: Arc<str>, main: bool, kernels: Vec<(Arc<str>, Shape)> },
 }
 
@@ -187,7 +187,7 @@ impl Key {
     /// What must be equal of blocks that are the same in other sizes.
     fn phase(&self) -> (Option<usize>, bool, Option<&Arc<str>>) {
         match self {
-            Self::Communication { axis, main, .. } => (Some(*axis), *main, None),
+            Self::Communication { axis, main, unit, .. } => (Some(*axis), *main, unit.as_ref()),
             Self::Compute { phase, main, .. } => (None, *main, Some(phase)),
         }
     }
@@ -219,7 +219,8 @@ fn key(rank: &Rank<'_>, event: &Event, communicators: &Communicators, axes: &Axe
             What::P2p(relative.collect())
         }
     };
-    Key::Communication { axis: axes.axis_of[resolved.communicator], main: event.main, what }
+    let unit = rank.timeline.unit(resolved.activity).map(|unit| unit.name.clone());
+    Key::Communication { axis: axes.axis_of[resolved.communicator], main: event.main, what, unit }
 }
 
 fn seat(communicators: &Communicators, id: CommId, rank: u32) -> i64 {
@@ -308,6 +309,7 @@ fn names(drafts: &[Draft]) -> Vec<String> {
 fn stem(key: &Key) -> String {
     match key {
         Key::Compute { phase, .. } => phase.to_string(),
+        Key::Communication { unit: Some(unit), .. } => unit.to_string(),
         Key::Communication { what: What::Collective(collective), .. } => collective.kind.name().to_owned(),
         Key::Communication { what: What::Group(all), .. } => match all.first() {
             Some(first) => format!("{}_group", first.kind.name()),

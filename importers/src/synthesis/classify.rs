@@ -69,6 +69,10 @@ pub(crate) fn classify(
         let ActivityKind::Kernel { .. } = activity.kind else { return None };
         let launch = links.launches[index].map(|call| &timeline.calls[call]);
         let told = activity.external_id.and_then(|id| records.get(&id)).filter(|r| r.facts.op != CommOp::Wait);
+        if let Some(unit) = timeline.unit(index) {
+            let told = || Communication { facts: unit.comm.clone(), trust: Trust::Metadata };
+            return (!unit.comm.is_empty()).then(told);
+        }
         if let Some(facts) = activity.comm.as_deref().filter(|facts| facts.op != CommOp::Wait) {
             let mut facts = facts.clone();
             let around = || launch.and_then(|launch| ranges.record(launch.thread, launch.start_ns));

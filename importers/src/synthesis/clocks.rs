@@ -62,6 +62,10 @@ pub(crate) fn of_ranks(ranks: &[Rank<'_>], matches: &Matches) -> Vec<RankClock> 
 /// Clocks relative to the first timeline, through whoever meets whom.
 pub(crate) fn align(capture: &Capture, resolved: &[Vec<Resolved>], meetings: &[Meeting]) -> Vec<Clock> {
     let count = capture.timelines.len();
+    if capture.timelines.iter().all(|timeline| timeline.stated.is_some()) {
+        // Times that were worked out are on one clock.
+        return vec![Clock::default(); count];
+    }
     let mut together: HashMap<(usize, usize), Vec<i64>> = HashMap::new();
     let mut loose: HashMap<(usize, usize), Vec<i64>> = HashMap::new();
     let end = |(t, i): At| capture.timelines[t].activities[resolved[t][i].activity].end_ns();

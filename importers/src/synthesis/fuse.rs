@@ -91,9 +91,18 @@ pub(crate) fn fuse(
                 host_waits.push((*wait, *event, events.len()));
             }
         }
-        let phase = phase(ranges, issue, main);
+        let phase = match timeline.unit(issue.activity) {
+            Some(unit) => unit.name.clone(),
+            None => phase(ranges, issue, main),
+        };
         let joins = open.get(&issue.stream).copied().filter(|event| {
-            let same = events[*event].phase == phase && events[*event].graph == graph;
+            // Where the recording says what its activities are executions of, nothing else is asked.
+            let first = events[*event].activities[0];
+            let same = match (timeline.unit(first), timeline.unit(issue.activity)) {
+                (None, None) => events[*event].phase == phase && events[*event].graph == graph,
+                (Some(a), Some(b)) => (&a.name, a.instance) == (&b.name, b.instance),
+                (Some(_), None) | (None, Some(_)) => false,
+            };
             issue.communicates.is_none() && !effects.contains(&issue.activity) && same
         });
         let event = match joins {
@@ -149,7 +158,7 @@ fn begin(timeline: &Timeline, issue: &Issue, phase: Arc<str>, main: bool) -> Eve
         issued_ns: issue.issued_ns,
         start_ns: activity.start_ns,
         end_ns: activity.end_ns(),
-        idle_ns: 0,
+        idle_ns: timeline.unit(issue.activity).map_or(0, |unit| unit.idle_ns),
         after: Vec::new(),
     }
 }

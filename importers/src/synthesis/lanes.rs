@@ -15,6 +15,8 @@ pub(crate) fn lanes(ranks: &[Rank<'_>]) -> (Vec<Lane>, Vec<HashMap<i64, usize>>)
         let mut mine = HashMap::new();
         let mut taken: BTreeSet<String> = BTreeSet::new();
         for (stream, stem) in stems(rank) {
+            let told = rank.timeline.stated.as_ref().and_then(|stated| stated.lanes.get(&stream));
+            let stem = told.map_or(stem, |name| name.to_string());
             let name = fresh(&stem, "", |name| taken.contains(name));
             taken.insert(name.clone());
             let lane = lanes.iter().position(|lane| lane.name == name).unwrap_or_else(|| {

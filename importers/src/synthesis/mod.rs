@@ -221,7 +221,10 @@ pub fn synthesise(capture: &Capture, options: &Options, notes: &mut Notes) -> Re
         pattern.assumed.push(Assumption { what, confidence: Confidence::Medium });
     }
     pattern.assumed.extend(blocks.assumed.clone());
-    pattern.assumed.extend(understood::assumption(&compute));
+    // A pattern that was written down states its traffic.
+    if timelines.iter().any(|timeline| timeline.stated.as_ref().is_none_or(|stated| stated.units.is_empty())) {
+        pattern.assumed.extend(understood::assumption(&compute));
+    }
     let teams = axes.axes.iter().zip(&axes.teams).map(|(axis, teams)| (axis.name.clone(), teams.clone())).collect();
     Ok(Import {
         measurements: captured::measurements(&ranks, &blocks, &axes, &lanes, &lane_of, &offset_ns),

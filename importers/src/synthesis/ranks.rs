@@ -50,7 +50,8 @@ pub(crate) fn schedule(pattern: &mut Pattern, parts: &Parts<'_>, notes: &mut Not
     let mut delays: Vec<Vec<Delay>> = Vec::new();
     for class in &mut classes {
         let matters_ns = matters_ns(parts, class);
-        let mut mine = delayed(class, matters_ns);
+        let written = class.members.iter().all(|r| parts.ranks[*r].timeline.stated.is_some());
+        let mut mine = delayed(class, matters_ns, written);
         mine.extend(late(parts, class, matters_ns));
         average(class);
         let mean: f64 = class.leaves.iter().map(|(_, host_ns)| host_ns).sum();
@@ -166,16 +167,23 @@ fn matters_ns(parts: &Parts<'_>, class: &Class) -> f64 {
 
 /// Takes out of the members' host times where one was held up: at least `matters_ns` more than the others, and more than
 /// twice their time. Gives the longest such delays.
-fn delayed(class: &mut Class, matters_ns: f64) -> Vec<Delay> {
+///
+/// Host times that were `written` down, not captured, are alike but for each rank's factor and for delays: there every
+/// rank is measured by its own factor, so that a pattern that went through such a recording has the same delays.
+fn delayed(class: &mut Class, matters_ns: f64, written: bool) -> Vec<Delay> {
+    let factors = if written { factors(&class.hosts_ns) } else { vec![1.0; class.members.len()] };
+    let least = if written { 1.0 } else { 2.0 };
     let mut delays: Vec<(f64, usize, usize, f64)> = Vec::new();
     for at in 0..class.leaves.len() {
-        let mut all: Vec<f64> = class.hosts_ns.iter().map(|hosts_ns| hosts_ns[at]).collect();
+        let mut all: Vec<f64> =
+            class.hosts_ns.iter().zip(&factors).map(|(hosts_ns, factor)| hosts_ns[at] / factor).collect();
         all.sort_by(f64::total_cmp);
         // The lower median, so that of two ranks the faster is the measure.
         let usual = all[(all.len() - 1) / 2];
         for (m, hosts_ns) in class.hosts_ns.iter().enumerate() {
+            let usual = usual * factors[m];
             let more = hosts_ns[at] - usual;
-            if more > matters_ns && hosts_ns[at] > 2.0 * usual {
+            if more > matters_ns && hosts_ns[at] > least * usual {
                 delays.push((more, m, at, usual));
             }
         }
@@ -187,6 +195,20 @@ fn delayed(class: &mut Class, matters_ns: f64) -> Vec<Delay> {
         (class.members[m], at, more)
     });
     taken.collect()
+}
+
+/// How much longer than the first rank each takes, most of the time.
+fn factors(hosts_ns: &[Vec<f64>]) -> Vec<f64> {
+    /// In shorter times the digits that were rounded off weigh too much.
+    const LEAST_NS: f64 = 10_000.0;
+    let first = hosts_ns.first().map(Vec::as_slice).unwrap_or_default();
+    let factor = |mine: &Vec<f64>| {
+        let pairs = mine.iter().zip(first).filter(|(mine, first)| mine.min(**first) >= LEAST_NS);
+        let mut ratios: Vec<f64> = pairs.map(|(mine, first)| mine / first).collect();
+        ratios.sort_by(f64::total_cmp);
+        ratios.get(ratios.len() / 2).copied().unwrap_or(1.0)
+    };
+    hosts_ns.iter().map(factor).collect()
 }
 
 /// The latest starts of ranks that began later than the first, if they matter, to a tenth of other delays: everything

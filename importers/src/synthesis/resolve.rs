@@ -206,6 +206,8 @@ fn collective(facts: &CommFacts, ranks: u64) -> Option<Collective> {
         CollectiveKind::Barrier => 0,
     };
     let mut collective = Collective::new(kind, 0, facts.dtype.unwrap_or(Dtype::U8));
+    collective.op = facts.reduction.unwrap_or(collective.op);
+    collective.root = facts.root.filter(|root| u64::from(*root) < ranks).unwrap_or(collective.root);
     collective.size = match (kind, facts.dtype) {
         (CollectiveKind::Barrier, _) => Some(0),
         (_, Some(dtype)) if (1..=MOST_ELEMENTS).contains(&elements) => Some(elements * dtype.bytes()),

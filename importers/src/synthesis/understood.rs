@@ -89,6 +89,7 @@ pub(crate) fn compute(rank: &Rank<'_>, step: &Step) -> ComputeSummary {
         match work {
             OperatorWork::Products(_) => summary.product_flops += flops,
             OperatorWork::Attention(_) => summary.attention_flops += flops,
+            OperatorWork::Held { .. } => {}
             OperatorWork::Traffic { bytes, .. } => summary.memory_bytes = summary.memory_bytes.saturating_add(*bytes),
         }
     }

@@ -72,14 +72,16 @@ impl<'a> Works<'a> {
         operators.sort_unstable();
         for (operator, (total_ns, index)) in operators {
             let Some((_, work)) = timeline.operator(index) else { continue };
-            match doubt(work, total_ns, &timeline.activities[index].name) {
+            // What is stated outright was asked this where it was read from shapes.
+            let told = timeline.unit(index).is_some();
+            match doubt(work, total_ns, &timeline.activities[index].name).filter(|_| !told) {
                 None => {
                     longest.insert(operator, index);
                 }
                 Some(why) => notes.add(why, || {
                     let what = match work {
                         OperatorWork::Traffic { bytes, .. } => format!("{bytes} B"),
-                        OperatorWork::Products(_) | OperatorWork::Attention(_) => {
+                        OperatorWork::Products(_) | OperatorWork::Attention(_) | OperatorWork::Held { .. } => {
                             let flops: f64 = work.products().iter().map(Product::flops).sum();
                             format!("{flops:.3e} operations")
                         }
@@ -108,7 +110,7 @@ impl<'a> Works<'a> {
             Some((OperatorWork::Products(_), _)) => Part::Products,
             Some((OperatorWork::Attention(_), _)) => Part::Attention,
             Some((OperatorWork::Traffic { guessed, .. }, _)) => Part::Memory { guessed: *guessed },
-            None => Part::Held,
+            Some((OperatorWork::Held { .. }, _)) | None => Part::Held,
         }
     }
 
@@ -120,14 +122,14 @@ impl<'a> Works<'a> {
                 [product] => Some(*product),
                 _ => None,
             },
-            OperatorWork::Attention(_) | OperatorWork::Traffic { .. } => None,
+            OperatorWork::Attention(_) | OperatorWork::Traffic { .. } | OperatorWork::Held { .. } => None,
         }
     }
 
     /// What a compute event does: its products, its copies and sets, all of its traffic, and a remainder to hold.
     pub fn kernels(&self, event: &Event) -> Vec<Kernel> {
         let timeline = self.timeline;
-        let mut found: Vec<Kernel> = Vec::new();
+        let (mut found, mut told): (Vec<Kernel>, Vec<Kernel>) = Default::default();
         let (mut traffic_bytes, mut kernels_ns, mut hold_ns, mut hold_sms) = (0u64, 0, 0, 0);
         for &index in &event.activities {
             let activity = &timeline.activities[index];
@@ -145,7 +147,19 @@ impl<'a> Works<'a> {
                         if let OperatorWork::Traffic { bytes, .. } = work {
                             traffic_bytes = traffic_bytes.saturating_add(*bytes);
                         }
-                        for Product { m, n, k, batch, dtype } in work.products() {
+                        if let OperatorWork::Held { duration_ns, sms, times } = *work {
+                            told.push(Kernel::Hold { duration_ns, sms, times });
+                        }
+                        let products = work.products();
+                        if let (Some(_), Some(Product { m, n, k, batch, dtype })) =
+                            (timeline.unit(index), products.first())
+                        {
+                            // Stated apart: it stays so.
+                            let (m, n, k, batch, dtype) = (*m, *n, *k, *batch, *dtype);
+                            found.push(Kernel::Gemm { m, n, k, batch, dtype, times: products.len() as u64 });
+                            continue;
+                        }
+                        for Product { m, n, k, batch, dtype } in products {
                             add(&mut found, Kernel::Gemm { m, n, k, batch, dtype, times: 1 });
                         }
                     }
@@ -162,6 +176,7 @@ impl<'a> Works<'a> {
         if traffic_bytes > 0 {
             found.push(Kernel::Memory { bytes: traffic_bytes.min(MOST_BYTES), times: 1 });
         }
+        found.extend(told);
         if hold_ns > 0 && hold_ns as f64 >= HELD * kernels_ns as f64 {
             let sms = (hold_sms > 0 && timeline.device_sms.is_some()).then_some(hold_sms);
             found.push(Kernel::Hold { duration_ns: readable(hold_ns as f64), sms, times: 1 });
@@ -183,6 +198,7 @@ fn doubt(work: &OperatorWork, total_ns: i64, name: &str) -> Option<&'static str>
             (slow || *guessed && multiplies(name))
                 .then_some("operators that do something else than move their tensors, held instead")
         }
+        OperatorWork::Held { .. } => None,
         OperatorWork::Products(_) | OperatorWork::Attention(_) => {
             let products = work.products();
             let counted = |p: &Product| [p.m, p.n, p.k, p.batch].iter().all(|side| (1..=MOST_COUNT).contains(side));

@@ -17,7 +17,7 @@ use self::inferred::Inference;
 use self::recorded::{Pinned, Recorded};
 use super::nesting::HostRanges;
 use crate::Notes;
-use crate::capture::{CallKind, HostCall, Timeline};
+use crate::capture::{CallKind, HostCall, Stated, Timeline};
 
 /// One launch of the step, in host order.
 #[derive(Clone, Copy, Debug)]
@@ -87,8 +87,10 @@ pub(crate) fn issues(
             }
         })
         .collect();
-    // By device start among equals: a graph's kernels share one launch.
-    issues.sort_by_key(|issue| (issue.asked_ns, timeline.activities[issue.activity].start_ns, issue.activity));
+    // In the order of the calls, then by device start among equals: a graph's kernels share one launch.
+    issues.sort_by_key(|issue| {
+        (issue.asked_ns, launches[issue.activity], timeline.activities[issue.activity].start_ns, issue.activity)
+    });
     // All that a launch launches is on its way at once.
     for next in 1..issues.len() {
         let launch = |index: usize| timeline.activities[issues[index].activity].correlation;
@@ -106,6 +108,9 @@ pub(crate) fn dependencies(
     ranges: &HostRanges<'_>,
     notes: &mut Notes,
 ) -> Dependencies {
+    if let Some(stated) = &timeline.stated {
+        return told(timeline, stated, issues);
+    }
     let Some((first, last)) = issues.first().zip(issues.last()) else { return Dependencies::default() };
     let from = timeline.calls.partition_point(|call| call.start_ns < first.asked_ns);
     let to = timeline.calls.partition_point(|call| call.start_ns <= last.asked_ns);
@@ -116,6 +121,25 @@ pub(crate) fn dependencies(
     let recorded = Recorded::new(timeline, &pinned);
     let inference = Inference::new(timeline, issues, ranges, streams, &pinned, from..to);
     Dependencies { host_waits, ..inference.dependencies(&recorded, notes) }
+}
+
+/// The dependencies of a step that the recording states.
+fn told(timeline: &Timeline, stated: &Stated, issues: &[Issue]) -> Dependencies {
+    let mut found = Dependencies::default();
+    let step: HashSet<usize> = issues.iter().map(|issue| issue.activity).collect();
+    let stream = |activity: usize| timeline.activities[activity].stream;
+    for (cause, effect) in stated.edges.iter().map(|(cause, effect)| (*cause as usize, *effect as usize)) {
+        if step.contains(&cause) && step.contains(&effect) {
+            found.edges.insert((cause, effect));
+            *found.streams.entry((stream(effect), stream(cause))).or_default() += 1;
+        }
+    }
+    found.recorded = found.edges.len();
+    let waits = stated.waits.iter().filter(|wait| step.contains(&(wait.activity as usize)));
+    found.host_waits = waits
+        .map(|wait| HostWait { activity: wait.activity as usize, start_ns: wait.start_ns, end_ns: wait.end_ns })
+        .collect();
+    found
 }
 
 /// The launches of each stream in host order, as indices into the issues.
