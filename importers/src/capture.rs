@@ -71,6 +71,19 @@ pub struct Timeline {
     pub stream_waits: Vec<StreamWait>,
     /// What a device did and `activities` do not hold.
     pub left_out: LeftOut,
+    /// Communicators whose making was recorded, in its order.
+    pub joined: Vec<Joined>,
+}
+
+/// A communicator that a rank was seen to join.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Joined {
+    /// The name by which its calls speak of it.
+    pub name: Arc<str>,
+    /// How many ranks it has.
+    pub size: u32,
+    /// Which of them this one is.
+    pub place: u32,
 }
 
 /// Activities that were recorded and left out: by kind ([`ActivityKind::name`]) and reason, how many and their
@@ -202,6 +215,8 @@ pub struct CommRecord {
 pub enum RecordSource {
     /// `record_param_comms` with its arguments.
     Params,
+    /// The communication library's own range around the call (NVTX). Calls that one kernel runs share its external id.
+    Range,
     /// The communication library's annotation (`nccl:all_reduce`), where the record names nothing (until 2023).
     Annotation,
     /// The operator that was called (`c10d::allreduce_`).
@@ -241,6 +256,20 @@ pub struct CommFacts {
     pub splits_cut: bool,
     /// The element type as recorded, where `dtype` is only one of its size that stands for it.
     pub stands_for: Option<Arc<str>>,
+    /// How `dtype` is known.
+    pub element: ElementSource,
+}
+
+/// How the element type of a communication is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ElementSource {
+    /// It was recorded.
+    #[default]
+    Recorded,
+    /// From the name of its kernel, which names what it reduces.
+    KernelName,
+    /// Bytes were recorded and no type: elements are bytes.
+    Bytes,
 }
 
 impl CommFacts {
@@ -262,6 +291,7 @@ impl CommFacts {
             group_peer: None,
             splits_cut: false,
             stands_for: None,
+            element: ElementSource::Recorded,
         }
     }
 
@@ -278,6 +308,7 @@ impl CommFacts {
         if self.dtype.is_none() {
             self.dtype = other.dtype;
             self.stands_for.clone_from(&other.stands_for);
+            self.element = other.element;
         }
         if self.in_elements == 0 && self.out_elements == 0 {
             (self.in_elements, self.out_elements) = (other.in_elements, other.out_elements);

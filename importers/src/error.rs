@@ -152,6 +152,63 @@ pub enum Error {
         launches: usize,
     },
 
+    /// Host rows, and device rows that are missing.
+    #[error("{}: GPU rows are missing: {seen}, but {activities} kernels, copies and sets of process {process}; the profiler \
+             loses them when recording ends before it has fetched them from the device, or when its buffers run over: \
+             synchronise the device at the end of the range, let the process end by itself and record fewer steps, with \
+             `nsys profile -t cuda,nvtx`", file.display())]
+    DeviceRowsLost {
+        /// The file.
+        file: PathBuf,
+        /// The process that lost them.
+        process: i64,
+        /// What the host rows show, in words.
+        seen: String,
+        /// Device rows that are there.
+        activities: usize,
+    },
+
+    /// CUDA graphs recorded as one row a launch.
+    #[error("{}: {launches} launches of CUDA graphs are recorded as a whole, without the kernels in them; record again \
+             with `nsys profile --cuda-graph-trace=node`", file.display())]
+    GraphsAsWhole {
+        /// The file.
+        file: PathBuf,
+        /// Launches of graphs without kernels.
+        launches: usize,
+    },
+
+    /// A database that does not read as one.
+    #[error("{}: SQLite says: {problem}; export the report again: `nsys export --type sqlite REPORT.nsys-rep`",
+            file.display())]
+    Database {
+        /// The file.
+        file: PathBuf,
+        /// What SQLite says.
+        problem: String,
+    },
+
+    /// A database of something else.
+    #[error("{}: an SQLite database, but none that `nsys export --type sqlite` wrote: it has no table {table}",
+            file.display())]
+    NoNsight {
+        /// The file.
+        file: PathBuf,
+        /// A table that every such export has.
+        table: &'static str,
+    },
+
+    /// A report of Nsight Systems where that is not at hand.
+    #[error("{}: only Nsight Systems reads its own reports ({problem}); where it is installed, run `nsys export --type \
+             json --output {}.jsonl {}` and import what that writes", file.display(),
+            file.with_extension("").display(), file.display())]
+    NeedsNsys {
+        /// The report.
+        file: PathBuf,
+        /// Why it was not converted here.
+        problem: String,
+    },
+
     /// An execution trace and no profile.
     #[error("{}: an execution trace alone is no capture, for it holds no times; give it beside the profile of the same \
              rank (the file that torch.profiler's export_chrome_trace wrote)", file.display())]

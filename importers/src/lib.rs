@@ -13,6 +13,7 @@ mod input;
 mod kineto;
 mod libraries;
 mod notes;
+mod nsight;
 mod operator;
 mod source;
 pub mod synthesis;
@@ -54,7 +55,7 @@ pub struct Reading {
 }
 
 /// Every format that can be read.
-pub static IMPORTERS: &[&dyn Importer] = &[&kineto::Kineto];
+pub static IMPORTERS: &[&dyn Importer] = &[&kineto::Kineto, &nsight::Sqlite, &nsight::JsonLines, &nsight::Report];
 
 #[cfg(test)]
 mod tests {

@@ -12,7 +12,7 @@ use rayon::prelude::*;
 use crate::capture::{Capture, Timeline};
 use crate::execution::{self, ExecutionTrace};
 use crate::input::{Head, Verdict};
-use crate::{Error, IMPORTERS, Importer, Notes, Reading, Result};
+use crate::{Error, IMPORTERS, Importer, Notes, Reading, Result, nsight};
 
 /// Longest number in a file name that is taken for a rank; longer ones are times.
 const RANK_DIGITS: usize = 6;
@@ -76,7 +76,9 @@ pub fn read(paths: &[PathBuf], reading: &Reading, notes: &mut Notes) -> Result<C
     if let Some(execution) = executions.first().filter(|_| capture.files.is_empty()) {
         return Err(Error::ExecutionTraceAlone { file: execution.file.clone() });
     }
+    nsight::ranks(&mut capture.timelines, notes);
     number(&mut capture.timelines, notes)?;
+    nsight::join(&mut capture.timelines, notes);
     execution::join(&executions, &mut capture.timelines, notes);
     Ok(capture)
 }
@@ -132,7 +134,7 @@ fn recognise(file: &Path, head: &Head) -> Result<&'static dyn Importer> {
 }
 
 /// The formats that can be read, for an error.
-fn formats() -> String {
+pub(crate) fn formats() -> String {
     let formats: Vec<String> =
         IMPORTERS.iter().map(|importer| format!("{}: {}", importer.name(), importer.about())).collect();
     formats.join("; ")

@@ -39,6 +39,8 @@ use std::path::Path;
 use self::document::Document;
 use self::header::Header;
 use self::scan::Scanner;
+pub(crate) use self::rows::call_kind;
+pub(crate) use self::timeline::{UNTIMED, leave_out};
 use crate::capture::Timeline;
 use crate::input::Input;
 use crate::{Error, Head, Importer, Notes, Reading, Result, Verdict};

@@ -179,13 +179,13 @@ impl Rows {
 }
 
 /// Why rows without times are left out.
-pub(super) const UNTIMED: &str = "recorded without times";
+pub(crate) const UNTIMED: &str = "recorded without times";
 
 /// Why rows of other devices are.
 const ELSEWHERE: &str = "on a device where the rank does not communicate";
 
 /// Counts an activity that is left out.
-pub(super) fn leave_out(left_out: &mut LeftOut, what: (&'static str, &'static str), duration_ns: i64) {
+pub(crate) fn leave_out(left_out: &mut LeftOut, what: (&'static str, &'static str), duration_ns: i64) {
     let (count, ns) = left_out.entry(what).or_default();
     *count += 1;
     *ns += duration_ns;
