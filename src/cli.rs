@@ -65,6 +65,9 @@ pub struct Choice {
     /// The step to take, by name or number [default: the last one of typical length]
     #[arg(long, value_name = "STEP")]
     pub step: Option<String>,
+    /// Host ranges that mark steps, where the usual names do not: a name in which * is any text, e.g. 'my_step *'
+    #[arg(long, value_name = "PATTERN")]
+    pub steps: Option<String>,
     /// Name of the pattern [default: after the first file]
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,

@@ -153,7 +153,7 @@ pub enum Error {
     },
 
     /// Host rows, and device rows that are missing.
-    #[error("{}: GPU rows are missing: {seen}, but {activities} kernels, copies and sets of process {process}; the profiler \
+    #[error("{}: GPU rows are missing: of process {process} {seen}, and there are {activities} kernels, copies and sets; the profiler \
              loses them when recording ends before it has fetched them from the device, or when its buffers run over: \
              synchronise the device at the end of the range, let the process end by itself and record fewer steps, with \
              `nsys profile -t cuda,nvtx`", file.display())]
@@ -236,6 +236,17 @@ pub enum Error {
         /// What was asked for.
         wanted: String,
         /// The steps that every rank has.
+        known: Vec<String>,
+    },
+
+    /// No host range is called as steps were said to be.
+    #[error("no host range of rank {rank} is called `{pattern}`; there are: {}", known.join(", "))]
+    NoSuchMark {
+        /// What steps were said to be called.
+        pattern: String,
+        /// The first rank without one.
+        rank: u32,
+        /// Names of host ranges of this rank, the first few.
         known: Vec<String>,
     },
 

@@ -12,6 +12,7 @@ mod execution;
 mod input;
 mod kineto;
 mod libraries;
+mod marks;
 mod notes;
 mod nsight;
 mod operator;
@@ -23,6 +24,7 @@ use std::path::Path;
 pub use error::{Error, Result};
 pub use input::{Head, Verdict};
 pub use libraries::CommKernel;
+pub use marks::mark_steps;
 pub use notes::{Note, Notes};
 pub use source::read;
 

@@ -59,7 +59,10 @@ pub fn run(args: &cli::Import) -> Result<(), Failure> {
 pub fn import(captures: &[PathBuf], choice: &Choice) -> anyhow::Result<Imported> {
     let mut notes = Notes::default();
     let reading = Reading { strict: choice.strict, ..Reading::default() };
-    let capture = maestro_importers::read(captures, &reading, &mut notes)?;
+    let mut capture = maestro_importers::read(captures, &reading, &mut notes)?;
+    if let Some(pattern) = &choice.steps {
+        maestro_importers::mark_steps(&mut capture, pattern)?;
+    }
     let options = Options {
         name: choice.name.clone(),
         step: choice.step.clone(),

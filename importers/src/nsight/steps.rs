@@ -1,8 +1,6 @@
 //! Which NVTX ranges mark steps, by the names that training loops and frameworks give them, and which say nothing of a
 //! step's parts.
 
-use crate::capture::{Annotation, StepMark};
-
 /// Words before the number of a step, in lower case: PyTorch's profiler and common loops, Megatron's, JAX's
 /// (`StepTraceAnnotation`, which writes `train#step_num=5#`).
 const WORDS: [&str; 13] = [
@@ -50,43 +48,6 @@ pub(super) fn is_operator(name: &str) -> bool {
     name.contains(", op_id = ") || name.contains(", seq = ") || name.starts_with("aten::")
 }
 
-/// Takes the marks of steps out of `ranges`: of one thread, the one with most of them, and of nested ones the outermost.
-pub(super) fn take(ranges: &mut Vec<Annotation>) -> Vec<StepMark> {
-    let marked = |range: &Annotation| marks(&range.name);
-    let mut threads: Vec<i64> = ranges.iter().filter(|range| marked(range)).map(|range| range.thread).collect();
-    threads.sort_unstable();
-    // Of equal ones the first.
-    let mut most = None;
-    for group in threads.chunk_by(|a, b| a == b) {
-        if most.is_none_or(|(count, _)| group.len() > count) {
-            most = Some((group.len(), group[0]));
-        }
-    }
-    let Some((_, thread)) = most else { return Vec::new() };
-    let mine = ranges.extract_if(.., |range| marked(range) && range.thread == thread);
-    outermost(mine.map(|range| StepMark {
-        name: range.name,
-        thread: range.thread,
-        start_ns: range.start_ns,
-        end_ns: range.end_ns,
-    }))
-}
-
-/// Marks by start, without those that begin before the one in front of them has ended.
-pub(super) fn outermost(marks: impl Iterator<Item = StepMark>) -> Vec<StepMark> {
-    let mut marks: Vec<StepMark> = marks.collect();
-    marks.sort_by_key(|mark| (mark.start_ns, std::cmp::Reverse(mark.end_ns)));
-    let mut end_ns = i64::MIN;
-    marks.retain(|mark| {
-        let first = mark.start_ns >= end_ns;
-        if first {
-            end_ns = mark.end_ns;
-        }
-        first
-    });
-    marks
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -109,25 +70,5 @@ mod tests {
         for name in ["step", "12", "forward step 1", "optimizer_step", "layer 3", "train#step_num=#", "substep 1", ""] {
             assert!(!marks(name), "{name}");
         }
-    }
-
-    fn range(name: &str, thread: i64, start_ns: i64, end_ns: i64) -> Annotation {
-        Annotation { name: name.into(), thread, start_ns, end_ns }
-    }
-
-    #[test]
-    fn marks_are_the_outermost_of_the_thread_with_most() {
-        let mut ranges = vec![
-            range("iteration 1", 1, 0, 100),
-            range("step 1", 1, 10, 50),
-            range("forward", 1, 20, 30),
-            range("iteration 2", 1, 100, 200),
-            range("batch 7", 2, 0, 500),
-        ];
-        let marks = take(&mut ranges);
-        let names: Vec<&str> = marks.iter().map(|mark| &*mark.name).collect();
-        assert_eq!(names, ["iteration 1", "iteration 2"]);
-        let left: Vec<&str> = ranges.iter().map(|range| &*range.name).collect();
-        assert_eq!(left, ["forward", "batch 7"]);
     }
 }

@@ -7,7 +7,7 @@ use super::nccl::{self, Launch, Told};
 use super::rows::{Process, Rows, Sync};
 use super::steps;
 use crate::capture::{Activity, ActivityKind, CallKind, CommRecord, HostCall, StreamWait, Timeline};
-use crate::{Error, Notes, Result, libraries};
+use crate::{Error, Notes, Result, libraries, marks};
 
 /// Bits of a process number in what identifies a process.
 const PROCESS_BITS: i64 = 0xff_ffff;
@@ -44,7 +44,7 @@ impl Rows {
             }));
         }
         if timelines.is_empty() {
-            let (process, seen) = (0, "no process did anything on a GPU".to_owned());
+            let (process, seen) = (0, "nothing was recorded".to_owned());
             return Err(Error::DeviceRowsLost { file: file.to_owned(), process, seen, activities: 0 });
         }
         notes.add_many("communication calls without a payload: sizes unknown", sizeless as u64, || {
@@ -112,11 +112,11 @@ impl Process {
         let communicates = self.activities().any(is_communication);
         let waits = self.syncs.len() + self.events.len();
         let seen = if launches.len() >= FEW && 2 * seen < launches.len() {
-            format!("the host made {} launches", launches.len())
+            format!("{} launches were recorded", launches.len())
         } else if told.expected >= FEW && !communicates {
-            format!("the host made {} communication calls, and none has a kernel", told.expected)
+            format!("{} communication calls were recorded, none with a kernel", told.expected)
         } else if waits >= FEW * FEW && activities < waits / FEW {
-            format!("there are {waits} rows of events and waits")
+            format!("{waits} events and waits were recorded")
         } else {
             return None;
         };
@@ -127,7 +127,7 @@ impl Process {
     fn timelines(mut self, told: Told, notes: &mut Notes) -> Vec<Timeline> {
         self.devices.retain(|_, device| !device.activities.is_empty());
         let waits = self.waits(notes);
-        let marks = steps::take(&mut self.ranges);
+        let marks = marks::take(&mut self.ranges, steps::marks);
         let mut owners: HashMap<u64, u32> = HashMap::new();
         let several = self.devices.len() > 1;
         if several {
