@@ -1,24 +1,40 @@
 //! Real captures of Nsight Systems, compared with Kineto's captures of the same kinds of steps.
+//!
+//! Nsight Systems records neither operators nor their shapes, so compute is held, and no phases but those that threads
+//! tell; both are taken out of Kineto's captures before a comparison. It records waits of streams, which Kineto does if
+//! asked: `fsdp_large_sync` is the capture to compare with. The element type of an all-gather is in no payload.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use maestro_importers::capture::Capture;
 use maestro_importers::synthesis::{Import, Options, synthesise};
-use maestro_importers::{Notes, Reading, read};
+use maestro_importers::{Error, Notes, Reading, mark_steps, read};
+use maestro_pattern::{Body, CollectiveKind, Dtype, Item, Kernel, Pattern, Step, Work};
 
-fn captures(names: &[&str]) -> (Capture, Notes) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/captures");
-    let paths: Vec<PathBuf> = names.iter().map(|name| folder.join(name)).collect();
+fn path(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/captures").join(name)
+}
+
+fn capture(name: &str) -> (Capture, Notes) {
     let mut notes = Notes::default();
-    let capture = read(&paths, &Reading::default(), &mut notes).expect("a capture");
+    let capture = read(&[path(name)], &Reading::default(), &mut notes).expect("a capture");
     (capture, notes)
 }
 
-fn import(capture: &Capture) -> Import {
+fn import_of(capture: &Capture) -> Import {
     synthesise(capture, &Options::default(), &mut Notes::default()).expect("a pattern")
 }
 
-/// What Nsight Systems does not record.
+fn import(name: &str) -> Import {
+    import_of(&capture(name).0)
+}
+
+fn count(notes: &Notes, words: &str) -> u64 {
+    notes.iter().filter(|(kind, _)| kind.contains(words)).map(|(_, note)| note.count).sum()
+}
+
+/// A capture without what Nsight Systems does not record.
 fn without_operators(mut capture: Capture) -> Capture {
     for timeline in &mut capture.timelines {
         timeline.annotations.clear();
@@ -28,12 +44,164 @@ fn without_operators(mut capture: Capture) -> Capture {
     capture
 }
 
+/// Everything of a pattern but times, and what only one side knows: device, types of all-gathers, what was assumed.
+fn structure(pattern: &Pattern) -> Pattern {
+    let mut pattern = pattern.clone();
+    pattern.name.clear();
+    pattern.source = None;
+    pattern.assumed.clear();
+    pattern.host_skew.clear();
+    for block in &mut pattern.blocks {
+        (block.captured_ns, block.idle_ns) = (None, 0);
+        block.skew.clear();
+        match &mut block.work {
+            Work::Collective(gather) if gather.kind == CollectiveKind::AllGather => gather.dtype = Dtype::U8,
+            Work::Compute(kernels) => kernels.iter_mut().for_each(|kernel| {
+                if let Kernel::Hold { duration_ns, sms, .. } = kernel {
+                    (*duration_ns, *sms) = (1, None);
+                }
+            }),
+            _ => {}
+        }
+    }
+    timeless(&mut pattern.schedule);
+    pattern.motifs.iter_mut().for_each(|motif| timeless(&mut motif.items));
+    pattern.roles.iter_mut().for_each(|role| timeless(&mut role.schedule));
+    pattern
+}
+
+fn timeless(items: &mut Vec<Item>) {
+    items.retain(|item| !matches!(item.step, Step::Host(_)));
+    for item in items {
+        if let Step::Repeat { body: Body::Inline(inner), .. } = &mut item.step {
+            timeless(inner);
+        }
+    }
+}
+
 #[test]
-fn explore() {
-    let a = import(&captures(&["nsight/fsdp_large.nsys.jsonl.gz"]).0);
-    let b = import(&without_operators(captures(&["kineto/fsdp_large_sync"]).0));
-    let c = import(&without_operators(captures(&["kineto/fsdp_large"]).0));
-    std::fs::write("/tmp/nsq/a.yaml", a.pattern.to_yaml()).unwrap();
-    std::fs::write("/tmp/nsq/b.yaml", b.pattern.to_yaml()).unwrap();
-    std::fs::write("/tmp/nsq/c.yaml", c.pattern.to_yaml()).unwrap();
+fn a_step_is_the_same_pattern_whoever_recorded_it() {
+    let nsight = import("nsight/fsdp_large.nsys.jsonl.gz");
+    let kineto = import_of(&without_operators(capture("kineto/fsdp_large_sync").0));
+    let (ours, theirs) = (structure(&nsight.pattern), structure(&kineto.pattern));
+    assert_eq!(ours.to_yaml(), theirs.to_yaml());
+    assert!(ours == theirs && ours.blocks.len() == 23);
+    assert_eq!(nsight.waits.1, 0, "every wait of the step is read, none inferred");
+    // What runs alone on its lane for long. Short blocks beside others share the device with them: there, two captures
+    // by Kineto differ by a quarter.
+    let lasting: Vec<_> = theirs
+        .blocks
+        .iter()
+        .enumerate()
+        .filter(|(place, block)| {
+            let long = kineto.pattern.blocks[*place].captured_ns.is_some_and(|ns| ns >= 6_000_000);
+            long && matches!(block.work, Work::Compute(_))
+        })
+        .collect();
+    assert_eq!(lasting.len(), 6);
+    for (place, block) in lasting {
+        let [ours, theirs] = [&nsight, &kineto].map(|i| i.pattern.blocks[place].captured_ns.expect("a time") as f64);
+        assert!((ours / theirs - 1.0).abs() < 0.05, "{}: {ours} and {theirs} ns", block.name);
+    }
+}
+
+#[test]
+fn sizes_and_types_are_those_that_pytorch_recorded() {
+    let sizes = |import: &Import| -> BTreeMap<(u32, String, Option<u64>, String), usize> {
+        let rows = import.collectives.iter().filter(|row| row.step == import.chosen_step);
+        rows.map(|row| ((row.rank, row.op.clone(), row.size, row.axis.clone()), row.count)).collect()
+    };
+    let (nsight, kineto) = (import("nsight/fsdp_large.nsys.jsonl.gz"), import("kineto/fsdp_large"));
+    assert_eq!(sizes(&nsight), sizes(&kineto));
+    assert_eq!(nsight.teams, kineto.teams);
+    let scatters = nsight.collectives.iter().filter(|row| row.op == "reduce_scatter");
+    assert!(scatters.clone().count() == 8 && scatters.clone().all(|row| row.dtype == Some("f32")));
+    let assumed = |words: &str| nsight.pattern.assumed.iter().any(|assumption| assumption.what.contains(words));
+    assert!(assumed("10 communications taken from their kernels' names") && assumed("18 communications not recorded"));
+}
+
+#[test]
+fn an_export_without_payloads_is_the_same_but_for_sizes_and_says_what_has_them() {
+    let (capture, notes) = capture("nsight/fsdp_large.sqlite");
+    assert_eq!(count(&notes, "without a payload: sizes unknown"), 59);
+    let told = notes.iter().any(|(_, note)| note.example.contains("--include-blobs=true"));
+    assert!(told && capture.format == "nsight-sqlite");
+    let device = &capture.timelines[0];
+    assert_eq!((device.device_name.as_deref(), device.device_sms), (Some("NVIDIA H200"), Some(132)));
+    let (sqlite, json) = (import_of(&capture), import("nsight/fsdp_large.nsys.jsonl.gz"));
+    assert!(sqlite.collectives.iter().all(|row| row.size.is_none()));
+    let counts = |import: &Import| -> BTreeMap<(u32, String), usize> {
+        let mut counts = BTreeMap::new();
+        for row in import.collectives.iter().filter(|row| row.step == import.chosen_step) {
+            *counts.entry((row.rank, row.op.clone())).or_default() += row.count;
+        }
+        counts
+    };
+    assert_eq!(counts(&sqlite), counts(&json));
+    assert_eq!((&sqlite.steps, &sqlite.conservation), (&json.steps, &json.conservation));
+    let names = |import: &Import| import.pattern.lanes.iter().map(|lane| lane.name.clone()).collect::<Vec<_>>();
+    assert_eq!((names(&sqlite), sqlite.teams), (names(&json), json.teams));
+}
+
+#[test]
+fn groups_of_sends_and_receives_between_all_ranks_are_uneven_all_to_alls() {
+    let (capture, notes) = capture("nsight/moe.nsys.jsonl.gz");
+    let import = import_of(&capture);
+    assert_eq!(count(&notes, "taken as all-to-alls"), 64, "16 a step and rank");
+    let (mut uneven, mut exchanges, mut fused) = (0, 0, 0);
+    for row in &import.collectives {
+        match (row.op.as_str(), row.size) {
+            ("all_to_all", Some(16)) => exchanges += row.count,
+            ("all_to_all", Some(33_000_000..=38_000_000)) => uneven += row.count,
+            // What Kineto records of the coalesced all-reduce.
+            ("group", Some(396_556_800)) => fused += row.count,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!((uneven, exchanges, fused), (64, 16, 4), "of two steps and ranks");
+    assert_eq!(import.teams, [("ep".to_owned(), vec![vec![0, 1]]), ("dp".to_owned(), vec![vec![0, 1]])]);
+    assert!(import.unmatched.is_empty(), "{:?}", import.unmatched);
+    let splits = import.pattern.blocks.iter().filter_map(|block| match &block.work {
+        Work::Collective(collective) if !collective.splits.is_empty() => Some(collective.splits.len()),
+        _ => None,
+    });
+    assert!(splits.clone().count() > 0 && splits.clone().all(|ranks| ranks == 2));
+}
+
+#[test]
+fn a_pipeline_knows_every_peer_and_size() {
+    let transfers = |import: &Import| -> BTreeMap<(u32, String), (Vec<u64>, usize)> {
+        let mut all: BTreeMap<(u32, String), (Vec<u64>, usize)> = BTreeMap::new();
+        for row in import.collectives.iter().filter(|row| row.step == import.chosen_step) {
+            let entry = all.entry((row.rank, row.op.clone())).or_default();
+            entry.0.extend(row.size);
+            entry.1 += row.count;
+        }
+        all
+    };
+    let nsight = import("nsight/pp.nsys.jsonl.gz");
+    assert!(nsight.unmatched.is_empty(), "{:?}", nsight.unmatched);
+    // The large pipeline sends twice as wide activations of twice as many sequences.
+    let mut kineto = transfers(&import("kineto/pp_large"));
+    kineto.values_mut().for_each(|(sizes, _)| sizes.iter_mut().for_each(|size| *size /= 4));
+    assert_eq!(transfers(&nsight), kineto);
+    assert_eq!(nsight.teams, [("pp".to_owned(), vec![vec![0, 1]])]);
+}
+
+#[test]
+fn a_capture_that_lost_its_device_rows_is_refused() {
+    let outcome = read(&[path("nsight/ddp_lost_kernels.sqlite")], &Reading::default(), &mut Notes::default());
+    let error = outcome.expect_err("no capture");
+    assert!(matches!(error, Error::DeviceRowsLost { process: 1278, activities: 1, .. }), "{error:?}");
+    let told = error.to_string();
+    assert!(told.contains("GPU rows are missing") && told.contains("nsys profile"), "{told}");
+}
+
+#[test]
+fn steps_can_be_named_by_the_user() {
+    let (mut capture, _) = capture("nsight/pp.nsys.jsonl.gz");
+    mark_steps(&mut capture, "step 0").expect("marks");
+    let import = import_of(&capture);
+    assert_eq!((&*import.chosen_step, import.steps.len()), ("step 0", 2));
+    assert!(matches!(mark_steps(&mut capture, "epoch *"), Err(Error::NoSuchMark { rank: 0, .. })));
 }

@@ -38,8 +38,8 @@ use std::path::Path;
 
 use self::document::Document;
 use self::header::Header;
-use self::scan::Scanner;
 pub(crate) use self::rows::call_kind;
+use self::scan::Scanner;
 pub(crate) use self::timeline::{UNTIMED, leave_out};
 use crate::capture::Timeline;
 use crate::input::Input;

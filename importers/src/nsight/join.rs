@@ -48,7 +48,8 @@ pub(crate) fn join(timelines: &mut [Timeline], notes: &mut Notes) {
     }
     alias(timelines, notes);
     let members = members(timelines, notes);
-    let world = (0u32..).zip(timelines.iter()).map(|(i, t)| t.world_size.unwrap_or(0).max(t.rank.unwrap_or(i) + 1)).max();
+    let world =
+        (0u32..).zip(timelines.iter()).map(|(i, t)| t.world_size.unwrap_or(0).max(t.rank.unwrap_or(i) + 1)).max();
     for timeline in timelines {
         for record in timeline.records.iter_mut().filter(|record| told(record)) {
             let ranks = record.facts.group_name.as_ref().and_then(|name| members.get(name));

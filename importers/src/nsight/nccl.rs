@@ -320,7 +320,10 @@ mod tests {
         let f32 = "ncclDevKernel_ReduceScatter_Sum_f32_RING_LL(ncclDevKernelArgsStorage<(unsigned long)4096>)";
         assert_eq!(of("ncclReduceScatter", f32), (Some(Dtype::F32), ElementSource::KernelName, 250));
         assert_eq!(of("ncclAllReduce", f32), (Some(Dtype::U8), ElementSource::Bytes, 1_000));
-        assert_eq!(of("ncclAllGather", "ncclDevKernel_AllGather_RING_LL"), (Some(Dtype::U8), ElementSource::Bytes, 1_000));
+        assert_eq!(
+            of("ncclAllGather", "ncclDevKernel_AllGather_RING_LL"),
+            (Some(Dtype::U8), ElementSource::Bytes, 1_000)
+        );
         let old = "ncclKernel_AllReduce_RING_LL_Sum_bf16(ncclWorkElem)";
         assert_eq!(of("ncclAllReduce", old), (Some(Dtype::Bf16), ElementSource::KernelName, 500));
     }

@@ -32,7 +32,8 @@ const MESSAGE: u64 = 400;
 pub(super) fn recognise(head: &Head) -> Verdict {
     let bytes = head.bytes();
     let text = std::str::from_utf8(bytes).is_ok_and(|text| !text.contains('\0'));
-    let known = [sqlite::MAGIC, b"PAR1", b"\x89PNG", b"%PDF", b"PK\x03\x04"].iter().any(|magic| bytes.starts_with(magic));
+    let known =
+        [sqlite::MAGIC, b"PAR1", b"\x89PNG", b"%PDF", b"PK\x03\x04"].iter().any(|magic| bytes.starts_with(magic));
     if text || known || head.is_gzip() { Verdict::No } else { Verdict::Maybe }
 }
 

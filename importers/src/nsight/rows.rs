@@ -178,8 +178,7 @@ impl Rows {
             return;
         }
         let end_ns = if (0..LONGEST_NS).contains(&end_ns.saturating_sub(start_ns)) { end_ns } else { start_ns };
-        let call =
-            HostCall { kind: kind.unwrap_or(CallKind::Launch), thread, start_ns, end_ns, correlation };
+        let call = HostCall { kind: kind.unwrap_or(CallKind::Launch), thread, start_ns, end_ns, correlation };
         let process = self.process(thread);
         if let (true, Some(correlation)) = (name.contains("GraphLaunch"), correlation) {
             process.graph_launches.push(correlation);

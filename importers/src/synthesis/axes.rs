@@ -167,7 +167,8 @@ fn name(communicator: &Communicator, id: CommId, resolved: &[Vec<Resolved>]) -> 
     if ["dp", "tp", "pp", "ep", "cp", "sp", "fsdp"].contains(&desc.as_str()) {
         return (desc, true);
     }
-    let mine = || resolved.iter().flatten().filter(|kernel| kernel.communicator == id && !is_barrier(&kernel.operation));
+    let mine =
+        || resolved.iter().flatten().filter(|kernel| kernel.communicator == id && !is_barrier(&kernel.operation));
     let only = |test: &dyn Fn(&Operation) -> bool| mine().all(|kernel| test(&kernel.operation));
     let all_to_all = |operation: &Operation| match operation {
         Operation::Collective { collective, .. } => collective.kind == CollectiveKind::AllToAll,
