@@ -102,9 +102,11 @@ mod tests {
 
     #[test]
     fn a_users_pattern_replaces_the_marks_that_were_found() {
-        let mut timeline = Timeline::default();
-        timeline.annotations = vec![range("epoch_a", 1, 100, 200), range("epoch_b", 1, 200, 300)];
-        timeline.steps = take(&mut vec![range("step 1", 1, 120, 180)], |_| true);
+        let timeline = Timeline {
+            annotations: vec![range("epoch_a", 1, 100, 200), range("epoch_b", 1, 200, 300)],
+            steps: take(&mut vec![range("step 1", 1, 120, 180)], |_| true),
+            ..Timeline::default()
+        };
         let mut capture = Capture { timelines: vec![timeline], ..Capture::default() };
         mark_steps(&mut capture, "epoch_?").unwrap();
         assert_eq!(names(&capture.timelines[0].steps), ["epoch_a", "epoch_b"]);

@@ -192,7 +192,7 @@ pub(crate) fn leave_out(left_out: &mut LeftOut, what: (&'static str, &'static st
 }
 
 /// Adds what else was left out.
-pub(super) fn merge(left_out: &mut LeftOut, more: LeftOut) {
+pub(crate) fn merge(left_out: &mut LeftOut, more: LeftOut) {
     for (what, (count, ns)) in more {
         let mine = left_out.entry(what).or_default();
         *mine = (mine.0 + count, mine.1 + ns);

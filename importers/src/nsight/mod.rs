@@ -10,6 +10,7 @@
 
 mod join;
 mod jsonl;
+mod line;
 mod nccl;
 mod payload;
 mod report;

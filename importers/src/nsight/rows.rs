@@ -12,7 +12,7 @@ use super::nccl::{self, Range};
 use super::steps;
 use crate::Notes;
 use crate::capture::{Activity, ActivityKind, Annotation, CallKind, HostCall, LeftOut};
-use crate::kineto::{UNTIMED, call_kind, leave_out};
+use crate::kineto::{UNTIMED, call_kind, leave_out, merge};
 
 /// Nothing in a step lasts a day; what seems to is damage, and sums of it would overflow.
 const LONGEST_NS: i64 = 86_400_000_000_000;
@@ -64,6 +64,39 @@ pub(super) struct Process {
     domains: HashMap<i64, Arc<str>>,
     /// Correlation of a launch and the graph that it launched.
     pub graphs: HashMap<u64, u64>,
+}
+
+impl Process {
+    fn append(&mut self, other: Self) {
+        let Self {
+            devices,
+            contexts,
+            calls,
+            unknown_calls,
+            graph_launches,
+            syncs,
+            events,
+            ranges,
+            nccl,
+            domains,
+            graphs,
+        } = other;
+        for (ordinal, device) in devices {
+            let mine = self.devices.entry(ordinal).or_default();
+            mine.activities.extend(device.activities);
+            merge(&mut mine.left_out, device.left_out);
+        }
+        self.contexts.extend(contexts);
+        self.calls.extend(calls);
+        self.unknown_calls.extend(unknown_calls);
+        self.graph_launches.extend(graph_launches);
+        self.syncs.extend(syncs);
+        self.events.extend(events);
+        self.ranges.extend(ranges);
+        self.nccl.extend(nccl);
+        self.domains.extend(domains);
+        self.graphs.extend(graphs);
+    }
 }
 
 /// What one device did for a process.
@@ -133,6 +166,18 @@ pub(super) fn process(global: i64) -> i64 {
 }
 
 impl Rows {
+    /// Adds what was read beside this.
+    pub fn append(&mut self, other: Self) {
+        let Self { processes, gpus, gpu_of, whole_graphs, undecided, kinds: _ } = other;
+        for (id, process) in processes {
+            self.processes.entry(id).or_default().append(process);
+        }
+        self.gpus.extend(gpus);
+        self.gpu_of.extend(gpu_of);
+        self.whole_graphs += whole_graphs;
+        self.undecided.extend(undecided);
+    }
+
     fn process(&mut self, global: i64) -> &mut Process {
         self.processes.entry(process(global)).or_default()
     }

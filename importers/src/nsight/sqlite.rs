@@ -19,23 +19,32 @@ pub(super) const MAGIC: &[u8] = b"SQLite format 3\0";
 /// A table that no export lacks.
 const STRINGS: &str = "StringIds";
 
-/// Reads a database.
+/// Reads a database, device rows beside host rows.
 pub(super) fn read(file: &Path, notes: &mut Notes) -> Result<Rows> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = Connection::open_with_flags(file, flags).map_err(|error| failed(file, &error))?;
-    let mut reader = Reader { file, connection, strings: HashMap::new(), unnamed: "".into() };
-    if reader.columns(STRINGS)?.is_empty() {
+    let mut device = Reader::open(file)?;
+    if device.columns(STRINGS)?.is_empty() {
         return Err(Error::NoNsight { file: file.to_owned(), table: STRINGS });
     }
-    reader.strings()?;
-    let mut rows = Rows::default();
-    reader.devices(&mut rows)?;
-    reader.kernels(&mut rows, notes)?;
-    reader.copies(&mut rows, notes)?;
-    reader.graphs(&mut rows)?;
-    reader.calls(&mut rows)?;
-    reader.waits(&mut rows)?;
-    reader.ranges(&mut rows)?;
+    device.strings()?;
+    let host = Reader { strings: device.strings.clone(), ..Reader::open(file)? };
+    let on_device = move || {
+        let mut rows = Rows::default();
+        device.devices(&mut rows)?;
+        device.kernels(&mut rows, notes)?;
+        device.copies(&mut rows, notes)?;
+        device.graphs(&mut rows)?;
+        Ok::<_, Error>(rows)
+    };
+    let on_host = move || {
+        let mut rows = Rows::default();
+        host.calls(&mut rows)?;
+        host.waits(&mut rows)?;
+        host.ranges(&mut rows)?;
+        Ok::<_, Error>(rows)
+    };
+    let (device_rows, host_rows) = rayon::join(on_device, on_host);
+    let mut rows = device_rows?;
+    rows.append(host_rows?);
     Ok(rows)
 }
 
@@ -46,7 +55,7 @@ fn failed(file: &Path, error: &rusqlite::Error) -> Error {
 struct Reader<'a> {
     file: &'a Path,
     connection: Connection,
-    strings: HashMap<i64, Arc<str>>,
+    strings: Arc<HashMap<i64, Arc<str>>>,
     /// What has no name.
     unnamed: Arc<str>,
 }
@@ -85,7 +94,13 @@ impl Found<'_> {
     }
 }
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
+    fn open(file: &'a Path) -> Result<Self> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(file, flags).map_err(|error| failed(file, &error))?;
+        Ok(Self { file, connection, strings: Arc::default(), unnamed: "".into() })
+    }
+
     fn failed(&self, error: &rusqlite::Error) -> Error {
         failed(self.file, error)
     }
@@ -131,7 +146,7 @@ impl Reader<'_> {
                 strings.insert(id, text.into());
             }
         })?;
-        self.strings = strings;
+        self.strings = Arc::new(strings);
         Ok(())
     }
 

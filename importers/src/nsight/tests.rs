@@ -204,8 +204,6 @@ fn lines(rank: u32, communicator: u64, makes: bool) -> String {
     };
     let number = |n: u64| n.to_le_bytes().to_vec();
     let small = |n: u32| n.to_le_bytes().to_vec();
-    let (send, receive): (fn(u32) -> u64, fn(u32) -> u64) =
-        (|peer| 100 + u64::from(peer), |peer| 200 + u64::from(peer));
     let mut all = vec![
         r#"{"data": ["cudaLaunchKernel_v7000", "ncclDevKernel_AllGather_RING_LL", "ncclDevKernel_SendRecv"]}"#
             .to_owned(),
@@ -221,8 +219,8 @@ fn lines(rank: u32, communicator: u64, makes: bool) -> String {
     all.push(range("ncclGroupStart", 1_300, 1_310, None));
     for peer in 0..2 {
         let of = |bytes| [number(communicator), number(bytes), small(peer), small(0)].concat();
-        all.push(range("ncclSend", 1_320 + peer, 1_321 + peer, Some(of(send(peer)))));
-        all.push(range("ncclRecv", 1_330 + peer, 1_331 + peer, Some(of(receive(peer)))));
+        all.push(range("ncclSend", 1_320 + peer, 1_321 + peer, Some(of(100 + u64::from(peer)))));
+        all.push(range("ncclRecv", 1_330 + peer, 1_331 + peer, Some(of(200 + u64::from(peer)))));
     }
     all.push(range("ncclGroupEnd", 1_400, 1_600, None));
     all.push(kernel(2, 2, 2_000));
