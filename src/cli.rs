@@ -68,6 +68,9 @@ pub struct Choice {
     /// Host ranges that mark steps, where the usual names do not: a name in which * is any text, e.g. 'my_step *'
     #[arg(long, value_name = "PATTERN")]
     pub steps: Option<String>,
+    /// Sizes of communications that the capture lacks: another capture of the job, or lines like `all_gather: [1024, 64]`
+    #[arg(long, value_name = "FILE")]
+    pub sizes: Option<PathBuf>,
     /// Name of the pattern [default: after the first file]
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,

@@ -239,6 +239,18 @@ pub enum Error {
         known: Vec<String>,
     },
 
+    /// A list of sizes that is none.
+    #[error("{}: line {line}: {problem}; a list of sizes has lines such as `all_gather: [524352000, 402759680]`",
+            file.display())]
+    SizeList {
+        /// The file.
+        file: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong with it.
+        problem: String,
+    },
+
     /// No host range is called as steps were said to be.
     #[error("no host range of rank {rank} is called `{pattern}`; there are: {}", known.join(", "))]
     NoSuchMark {

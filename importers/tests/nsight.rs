@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use maestro_importers::capture::Capture;
-use maestro_importers::synthesis::{Import, Options, synthesise};
+use maestro_importers::synthesis::{Import, Options, Sizes, synthesise};
 use maestro_importers::{Error, Notes, Reading, mark_steps, read};
 use maestro_pattern::{Body, CollectiveKind, Dtype, Item, Kernel, Pattern, Step, Work};
 
@@ -204,4 +204,23 @@ fn steps_can_be_named_by_the_user() {
     let import = import_of(&capture);
     assert_eq!((&*import.chosen_step, import.steps.len()), ("step 0", 2));
     assert!(matches!(mark_steps(&mut capture, "epoch *"), Err(Error::NoSuchMark { rank: 0, .. })));
+}
+
+#[test]
+fn sizes_that_an_export_lacks_come_from_another_capture_of_the_job() {
+    let (capture, _) = capture("nsight/fsdp_large.sqlite");
+    let from = |name: &str| {
+        let sizes = Some(Sizes::read(&path(name), &mut Notes::default()).expect("sizes"));
+        synthesise(&capture, &Options { sizes, ..Options::default() }, &mut Notes::default()).expect("a pattern")
+    };
+    let json = import("nsight/fsdp_large.nsys.jsonl.gz");
+    for (name, dtype) in [("kineto/fsdp_large", "bf16"), ("nsight/fsdp_large.nsys.jsonl.gz", "u8")] {
+        let filled = from(name);
+        assert_eq!(structure(&filled.pattern).to_yaml(), structure(&json.pattern).to_yaml(), "{name}");
+        assert!(filled.collectives.iter().any(|row| row.op == "all_gather" && row.dtype == Some(dtype)), "{name}");
+        let stated = |words: &str| filled.pattern.assumed.iter().any(|assumption| assumption.what.contains(words));
+        assert!(stated("sizes of 28 communications taken from elsewhere") && !stated("no known size"));
+    }
+    // Another job's: the numbers of calls differ.
+    assert!(from("kineto/ddp_large").collectives.iter().all(|row| row.size.is_none()));
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use anyhow::{Context, bail};
-use maestro_importers::synthesis::{Contention, Executions, HostTime, Import, Options, synthesise};
+use maestro_importers::synthesis::{Contention, Executions, HostTime, Import, Options, Sizes, synthesise};
 use maestro_importers::{Notes, Reading, capture::Capture};
 use maestro_pattern::Plan;
 use maestro_replay::dry::Dry;
@@ -69,6 +69,8 @@ pub fn import(captures: &[PathBuf], choice: &Choice) -> anyhow::Result<Imported>
         host: choice.host,
         exact: choice.exact,
         comm_kernels: choice.comm_kernel.clone(),
+        // What is odd about that other file is no matter of this capture.
+        sizes: choice.sizes.as_deref().map(|file| Sizes::read(file, &mut Notes::default())).transpose()?,
     };
     let import = synthesise(&capture, &options, &mut notes)?;
     let text = import.pattern.to_yaml();
