@@ -141,6 +141,18 @@ pub enum Error {
         second: PathBuf,
     },
 
+    /// One recording twice.
+    #[error("{} and {} hold the same activities of process {process}; they are two exports of one recording: give one of \
+             them", first.display(), second.display())]
+    SameRecording {
+        /// The process that both recorded.
+        process: i64,
+        /// The file that was read first.
+        first: PathBuf,
+        /// The other.
+        second: PathBuf,
+    },
+
     /// Host rows, but nothing that a device did.
     #[error("{}: nothing that a GPU did is in it, though the host made {launches} launches; the profiler lost the \
              device rows or was not asked for them: record again with ProfilerActivity.CUDA among its activities",
@@ -153,16 +165,14 @@ pub enum Error {
     },
 
     /// Host rows, and device rows that are missing.
-    #[error("{}: GPU rows are missing: of process {process} {seen}, and there are {activities} kernels, copies and sets; the profiler \
+    #[error("{}: GPU rows are missing: {seen}, and there are {activities} kernels, copies and sets; the profiler \
              loses them when recording ends before it has fetched them from the device, or when its buffers run over: \
              synchronise the device at the end of the range, let the process end by itself and record fewer steps, with \
              `nsys profile -t cuda,nvtx`", file.display())]
     DeviceRowsLost {
         /// The file.
         file: PathBuf,
-        /// The process that lost them.
-        process: i64,
-        /// What the host rows show, in words.
+        /// What the host rows show, of which process, in words.
         seen: String,
         /// Device rows that are there.
         activities: usize,

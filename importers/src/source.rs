@@ -2,7 +2,7 @@
 //!
 //! Formats are the importers' matter; this only asks them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -76,6 +76,7 @@ pub fn read(paths: &[PathBuf], reading: &Reading, notes: &mut Notes) -> Result<C
     if let Some(execution) = executions.first().filter(|_| capture.files.is_empty()) {
         return Err(Error::ExecutionTraceAlone { file: execution.file.clone() });
     }
+    distinct(&capture.timelines)?;
     nsight::ranks(&mut capture.timelines, notes);
     number(&mut capture.timelines, notes)?;
     nsight::join(&mut capture.timelines, notes);
@@ -105,7 +106,12 @@ impl Found {
             Ok(part) => Ok(Some(part)),
             // Beside captures of devices there may lie whatever, the profile of a process without a device included.
             Err(
-                Error::Unrecognised { .. } | Error::Shape { .. } | Error::Empty { .. } | Error::NoActivities { .. },
+                Error::Unrecognised { .. }
+                | Error::Shape { .. }
+                | Error::Empty { .. }
+                | Error::NoActivities { .. }
+                | Error::NoNsight { .. }
+                | Error::NeedsNsys { .. },
             ) if self.folder.is_some() => {
                 notes.add("files in folders that are no captures", || self.file.display().to_string());
                 Ok(None)
@@ -222,6 +228,23 @@ pub(crate) fn matches(pattern: &str, name: &str) -> bool {
         }
     }
     pattern[p..].iter().all(|c| *c == '*')
+}
+
+/// Refuses files that hold the same recording in different forms: their ranks would count twice.
+fn distinct(timelines: &[Timeline]) -> Result<()> {
+    /// Fewer activities may be alike by chance.
+    const FEWEST: usize = 16;
+    let mut seen = HashMap::new();
+    for timeline in timelines.iter().filter(|timeline| timeline.activities.len() >= FEWEST) {
+        let (Some(process), Some(first)) = (timeline.process, timeline.activities.first()) else { continue };
+        let last = timeline.activities.last().map(|last| last.start_ns);
+        let key = (process, timeline.device, timeline.activities.len(), first.start_ns, last);
+        let file: &PathBuf = seen.entry(key).or_insert(&timeline.file);
+        if *file != timeline.file {
+            return Err(Error::SameRecording { process, first: file.clone(), second: timeline.file.clone() });
+        }
+    }
+    Ok(())
 }
 
 /// Gives every timeline a rank of its own and sorts by it: the recorded rank, else the one in the file's name, else the

@@ -4,13 +4,16 @@
 //! tell; both are taken out of Kineto's captures before a comparison. It records waits of streams, which Kineto does if
 //! asked: `fsdp_large_sync` is the capture to compare with. The element type of an all-gather is in no payload.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use flate2::read::GzDecoder;
 use maestro_importers::capture::Capture;
 use maestro_importers::synthesis::{Import, Options, Sizes, synthesise};
 use maestro_importers::{Error, Notes, Reading, mark_steps, read};
 use maestro_pattern::{Body, CollectiveKind, Dtype, Item, Kernel, Pattern, Step, Work};
+use serde_json::Value;
 
 fn path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/captures").join(name)
@@ -192,9 +195,9 @@ fn a_pipeline_knows_every_peer_and_size() {
 fn a_capture_that_lost_its_device_rows_is_refused() {
     let outcome = read(&[path("nsight/ddp_lost_kernels.sqlite")], &Reading::default(), &mut Notes::default());
     let error = outcome.expect_err("no capture");
-    assert!(matches!(error, Error::DeviceRowsLost { process: 1278, activities: 1, .. }), "{error:?}");
+    assert!(matches!(error, Error::DeviceRowsLost { activities: 1, .. }), "{error:?}");
     let told = error.to_string();
-    assert!(told.contains("GPU rows are missing") && told.contains("nsys profile"), "{told}");
+    assert!(told.contains("GPU rows are missing: of process 1278") && told.contains("nsys profile"), "{told}");
 }
 
 #[test]
@@ -223,4 +226,71 @@ fn sizes_that_an_export_lacks_come_from_another_capture_of_the_job() {
     }
     // Another job's: the numbers of calls differ.
     assert!(from("kineto/ddp_large").collectives.iter().all(|row| row.size.is_none()));
+}
+
+/// What each process did in each step, read plainly: device rows, communication kernels and the sum of their durations.
+type Truth = BTreeMap<(i64, String), (usize, usize, i64)>;
+
+fn truth(name: &str) -> Truth {
+    let mut text = String::new();
+    GzDecoder::new(std::fs::File::open(path(name)).expect("a file")).read_to_string(&mut text).expect("text");
+    let rows: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let number = |value: &Value| value.as_i64().or_else(|| value.as_str()?.parse().ok()).expect("a number");
+    let (mut calls, mut steps) = (HashMap::new(), Vec::new());
+    for row in &rows {
+        let call = &row["TraceProcessEvent"];
+        if call.is_object() {
+            let key = (number(&call["globalTid"]) >> 24, number(&call["correlationId"]));
+            calls.insert(key, number(&call["startNs"]));
+        }
+        let range = &row["NvtxEvent"];
+        if let Some(text) = range["Text"].as_str().filter(|text| text.starts_with("step ")) {
+            let times = (number(&range["Timestamp"]), number(&range["EndTimestamp"]));
+            steps.push((number(&range["GlobalTid"]) >> 24, times, text.to_owned()));
+        }
+    }
+    let mut truth = Truth::new();
+    for event in rows.iter().map(|row| &row["CudaEvent"]) {
+        if !["kernel", "memcpy", "memset"].iter().any(|kind| event[*kind].is_object()) {
+            continue;
+        }
+        let process = number(&event["globalPid"]) >> 24;
+        let Some(asked) = calls.get(&(process, number(&event["correlationId"]))) else { continue };
+        let inside = |step: &&(i64, (i64, i64), String)| step.0 == process && (step.1.0..=step.1.1).contains(asked);
+        let Some((.., step)) = steps.iter().find(inside) else { continue };
+        let entry = truth.entry((process, step.clone())).or_default();
+        entry.0 += 1;
+        let kernel = event["kernel"]["demangledName"]
+            .as_str()
+            .and_then(|id| rows[0]["data"][id.parse::<usize>().ok()?].as_str());
+        if kernel.is_some_and(|kernel| kernel.starts_with("nccl")) {
+            entry.1 += 1;
+            entry.2 += number(&event["endNs"]) - number(&event["startNs"]);
+        }
+    }
+    truth
+}
+
+#[test]
+fn every_step_holds_what_a_plain_reading_counts() {
+    for name in ["fsdp_large", "moe", "pp"] {
+        let name = format!("nsight/{name}.nsys.jsonl.gz");
+        let import = import(&name);
+        // Processes of these captures are in the order of their ranks.
+        let truth: Vec<_> = truth(&name).into_iter().map(|((_, step), counts)| (step, counts)).collect();
+        let mut told = Vec::new();
+        for step in &import.steps {
+            let mine = import.collectives.iter().filter(|row| row.rank == step.rank && row.step == step.name);
+            let (count, ns) = mine.fold((0, 0), |(count, ns), row| (count + row.count, ns + row.duration_ns));
+            told.push((step.name.to_string(), (step.activities, count, ns)));
+        }
+        assert_eq!(told, truth, "{name}");
+    }
+}
+
+#[test]
+fn two_exports_of_one_report_are_refused() {
+    let both = ["nsight/fsdp_large.sqlite", "nsight/fsdp_large.nsys.jsonl.gz"].map(path);
+    let error = read(&both, &Reading::default(), &mut Notes::default()).expect_err("no capture");
+    assert!(matches!(error, Error::SameRecording { process: 1183, .. }), "{error:?}");
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use super::line::{Cuda, Line, Range, Whole};
 use super::payload;
 use super::rows::{EventRecord, Nvtx, Place, Rows, Sync, copy, set, some};
+use super::steps;
 use crate::capture::ActivityKind;
 use crate::input::Input;
 use crate::{Error, Head, Notes, Result, Verdict};
@@ -174,6 +175,8 @@ impl Reader<'_> {
 
     fn range(&mut self, range: Range<'_>, notes: &mut Notes) {
         let name = match (range.text, range.text_id) {
+            // There may be millions, each with a number in its name.
+            (Some(text), _) if steps::is_operator(&text) => return,
             (Some(text), _) => self.share(text.into_owned()),
             (None, id) => match self.string(id) {
                 Some(name) => name,

@@ -10,6 +10,7 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags, Row};
 
 use super::rows::{EventRecord, Gpu, Nvtx, Place, Rows, Sync, copy, set, some};
+use super::steps;
 use crate::capture::ActivityKind;
 use crate::{Error, Notes, Result};
 
@@ -237,6 +238,8 @@ impl<'a> Reader<'a> {
         let mut texts: HashMap<String, Arc<str>> = HashMap::new();
         self.each("NVTX_EVENTS", &columns, |row| {
             let name = match (row.text(3), self.string(row.number(4))) {
+                // There may be millions, each with a number in its name.
+                (Some(text), _) if steps::is_operator(&text) => return,
                 (Some(text), _) => texts.entry(text).or_insert_with_key(|text| text.as_str().into()).clone(),
                 (None, Some(name)) => name.clone(),
                 (None, None) => return,

@@ -44,8 +44,8 @@ impl Rows {
             }));
         }
         if timelines.is_empty() {
-            let (process, seen) = (0, "nothing was recorded".to_owned());
-            return Err(Error::DeviceRowsLost { file: file.to_owned(), process, seen, activities: 0 });
+            let seen = "no process did anything on a GPU".to_owned();
+            return Err(Error::DeviceRowsLost { file: file.to_owned(), seen, activities: 0 });
         }
         notes.add_many("communication calls without a payload: sizes unknown", sizeless as u64, || {
             "export with `nsys export --type json`, or `--type sqlite --include-blobs=true` of Nsight Systems 2024 or \
@@ -76,11 +76,15 @@ impl Process {
         self.devices.values().flat_map(|device| &device.activities)
     }
 
-    /// Launches of graphs without an activity.
+    /// Launches of graphs without an activity, if they are most: single ones are at an edge of the recording.
     fn whole_graphs(&self) -> usize {
         let carried: HashSet<u64> = self.activities().filter_map(|activity| activity.correlation).collect();
         // With next to no activities they were lost, graphs or not.
-        if carried.is_empty() { 0 } else { self.graph_launches.iter().filter(|id| !carried.contains(id)).count() }
+        if carried.is_empty() {
+            return 0;
+        }
+        let whole = self.graph_launches.iter().filter(|id| !carried.contains(id)).count();
+        if 2 * whole > self.graph_launches.len() { whole } else { 0 }
     }
 
     /// What NCCL's ranges tell.
@@ -120,7 +124,8 @@ impl Process {
         } else {
             return None;
         };
-        Some(Error::DeviceRowsLost { file: file.to_owned(), process, seen, activities })
+        let seen = format!("of process {process} {seen}");
+        Some(Error::DeviceRowsLost { file: file.to_owned(), seen, activities })
     }
 
     /// One timeline a device; host rows go to the device that did what they asked for, others to each.
