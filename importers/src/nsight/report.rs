@@ -104,7 +104,8 @@ fn message(mut said: File) -> String {
     line.map_or_else(String::new, |line| format!(": {line}"))
 }
 
-#[cfg(all(test, unix))]
+#[cfg(unix)]
+#[cfg(test)]
 mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
