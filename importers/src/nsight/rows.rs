@@ -3,7 +3,7 @@
 //! A process is told by the upper bits of a global thread (host, process, thread: 16, 24 and 24 bits); correlations,
 //! events and domains count per process. Rows come in any order; [`Rows::finish`], next door, sorts them.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use maestro_pattern::CopyDirection;
@@ -35,8 +35,8 @@ pub(super) struct Rows {
     pub whole_graphs: usize,
     /// Ranges whose domain was not known yet.
     undecided: Vec<(i64, i64, Range)>,
-    /// What the host called, by name: whether it matters.
-    kinds: HashMap<Arc<str>, Option<CallKind>>,
+    /// What the host called, by where its name is, which is kept beside so that it stays there: whether it matters.
+    kinds: HashMap<usize, (Option<CallKind>, Arc<str>)>,
 }
 
 /// A device of the machine.
@@ -64,6 +64,8 @@ pub(super) struct Process {
     domains: HashMap<i64, Arc<str>>,
     /// Correlation of a launch and the graph that it launched.
     pub graphs: HashMap<u64, u64>,
+    /// Correlations that activities carry, once these are sorted.
+    pub carried: HashSet<u64>,
 }
 
 impl Process {
@@ -80,6 +82,7 @@ impl Process {
             nccl,
             domains,
             graphs,
+            carried: _,
         } = other;
         for (ordinal, device) in devices {
             let mine = self.devices.entry(ordinal).or_default();
@@ -210,14 +213,10 @@ impl Rows {
 
     /// Takes a call of the runtime or driver.
     pub fn call(&mut self, name: &Arc<str>, thread: i64, (start_ns, end_ns): (i64, i64), correlation: Option<u64>) {
-        let kind = match self.kinds.get(name) {
-            Some(kind) => *kind,
-            None => {
-                let kind = call_kind(plain(name));
-                self.kinds.insert(name.clone(), kind);
-                kind
-            }
-        };
+        // Millions of calls have a few hundred names, each once in its table.
+        let (kind, _) =
+            self.kinds.entry(name.as_ptr().addr()).or_insert_with(|| (call_kind(plain(name)), name.clone()));
+        let kind = *kind;
         let correlation = correlation.filter(|id| *id != 0);
         if kind.is_none() && correlation.is_none() {
             return;

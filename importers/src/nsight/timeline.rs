@@ -19,6 +19,7 @@ impl Rows {
     /// Device rows were lost; graphs were recorded as a whole.
     pub(super) fn finish(mut self, file: &Path, notes: &mut Notes) -> Result<Vec<Timeline>> {
         self.settle_ranges();
+        self.processes.values_mut().for_each(Process::sort);
         let whole = self.processes.values().map(Process::whole_graphs).sum::<usize>().max(self.whole_graphs);
         if whole > 0 {
             return Err(Error::GraphsAsWhole { file: file.to_owned(), launches: whole });
@@ -26,7 +27,6 @@ impl Rows {
         let mut timelines = Vec::new();
         let mut sizeless = 0;
         for (id, mut process) in std::mem::take(&mut self.processes) {
-            process.sort();
             let told = process.told(notes);
             if let Some(error) = process.lost(file, id & PROCESS_BITS, &told) {
                 return Err(error);
@@ -60,7 +60,8 @@ impl Rows {
 
 impl Process {
     fn sort(&mut self) {
-        let carried: HashSet<u64> = self.activities().filter_map(|activity| activity.correlation).collect();
+        self.carried = self.devices.values().flat_map(|d| &d.activities).filter_map(|a| a.correlation).collect();
+        let carried = &self.carried;
         let launched = |call: &HostCall| call.correlation.is_some_and(|id| carried.contains(&id));
         self.calls.extend(self.unknown_calls.drain(..).filter(launched));
         self.calls.sort_by_key(|call| call.start_ns);
@@ -78,7 +79,7 @@ impl Process {
 
     /// Launches of graphs without an activity, if they are most: single ones are at an edge of the recording.
     fn whole_graphs(&self) -> usize {
-        let carried: HashSet<u64> = self.activities().filter_map(|activity| activity.correlation).collect();
+        let carried = &self.carried;
         // With next to no activities they were lost, graphs or not.
         if carried.is_empty() {
             return 0;
@@ -108,7 +109,7 @@ impl Process {
     fn lost(&self, file: &Path, process: i64, told: &Told) -> Option<Error> {
         /// Fewer of anything may be an edge of the recording.
         const FEW: usize = 8;
-        let carried: HashSet<u64> = self.activities().filter_map(|activity| activity.correlation).collect();
+        let carried = &self.carried;
         let launches: HashSet<u64> =
             self.calls.iter().filter(|c| c.kind == CallKind::Launch).filter_map(|call| call.correlation).collect();
         let seen = launches.iter().filter(|id| carried.contains(id)).count();
