@@ -297,6 +297,22 @@ fn formats_are_told_by_their_beginnings() {
     }
 }
 
+#[test]
+fn a_stray_process_is_no_rank_and_counts_as_left_out() {
+    let made = Made::new(&new());
+    for n in 0..10 {
+        let row = format!("({0}, {0} + 5, 0, 7, {1}, {PROCESS}, 1, 1, 1, 1)", 10_000 + 10 * n, 200 + n);
+        made.connection.execute_batch(&format!("INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES {row}")).unwrap();
+    }
+    let stray = format!("INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (5000, 5500, 3, 7, 11, {OTHER}, 1, 1, 1, 1)");
+    made.connection.execute_batch(&stray).unwrap();
+    let (capture, notes) = made.capture();
+    assert_eq!((capture.timelines.len(), capture.timelines[0].process), (1, Some(7)));
+    assert!(told(&notes, "that is no rank"));
+    let left_out: Vec<_> = capture.timelines[0].left_out.iter().map(|(what, counts)| (what.0, *counts)).collect();
+    assert_eq!(left_out, [("kernel", (1, 500))]);
+}
+
 fn name(file: &Path) -> String {
     file.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }

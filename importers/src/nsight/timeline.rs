@@ -6,8 +6,12 @@ use std::path::Path;
 use super::nccl::{self, Launch, Told};
 use super::rows::{Process, Rows, Sync};
 use super::steps;
-use crate::capture::{Activity, ActivityKind, CallKind, CommRecord, HostCall, StreamWait, Timeline};
+use crate::capture::{Activity, ActivityKind, CallKind, CommRecord, HostCall, LeftOut, StreamWait, Timeline};
+use crate::kineto::{leave_out, merge};
 use crate::{Error, Notes, Result, libraries, marks};
+
+/// Why the rows of strays are left out.
+const ELSEWHERE: &str = "of a process or device that does not communicate";
 
 /// Bits of a process number in what identifies a process.
 const PROCESS_BITS: i64 = 0xff_ffff;
@@ -52,6 +56,7 @@ impl Rows {
              later"
                 .to_owned()
         });
+        set_strays_apart(&mut timelines, notes);
         // Ranks that nothing else tells are given in this order.
         timelines.sort_by_key(|(gpu, timeline)| (*gpu, timeline.process));
         Ok(timelines.into_iter().map(|(_, timeline)| timeline).collect())
@@ -223,6 +228,33 @@ impl Process {
             });
         }
         waits
+    }
+}
+
+/// Takes out what is no rank: next to nothing, on a device or of a process that does not communicate where others do. The
+/// largest timeline counts it among what was left out.
+fn set_strays_apart(timelines: &mut Vec<(u32, Timeline)>, notes: &mut Notes) {
+    /// Of the largest's activities.
+    const SHARE: usize = 10;
+    let communicates = |t: &Timeline| !t.records.is_empty() || t.activities.iter().any(is_communication);
+    let most = timelines.iter().map(|(_, timeline)| timeline.activities.len()).max().unwrap_or(0);
+    if !timelines.iter().any(|(_, timeline)| communicates(timeline)) {
+        return;
+    }
+    let mut stray = LeftOut::new();
+    timelines.retain(|(_, timeline)| {
+        let kept = communicates(timeline) || SHARE * timeline.activities.len() >= most;
+        if !kept {
+            for activity in &timeline.activities {
+                leave_out(&mut stray, (activity.kind.name(), ELSEWHERE), activity.duration_ns);
+                notes.add("activities of a process or device that is no rank, left out", || activity.name.to_string());
+            }
+            merge(&mut stray, timeline.left_out.clone());
+        }
+        kept
+    });
+    if let Some((_, largest)) = timelines.iter_mut().max_by_key(|(_, timeline)| timeline.activities.len()) {
+        merge(&mut largest.left_out, stray);
     }
 }
 
