@@ -69,6 +69,12 @@ pub struct Choice {
     /// The step to take, by name or number [default: the last one of typical length]
     #[arg(long, value_name = "STEP")]
     pub step: Option<String>,
+    /// Host ranges that mark steps, where the usual names do not: a name in which * is any text, e.g. 'my_step *'
+    #[arg(long, value_name = "PATTERN")]
+    pub steps: Option<String>,
+    /// Sizes of communications that the capture lacks: another capture of the job, or lines like `all_gather: [1024, 64]`
+    #[arg(long = "sizes", value_name = "FILE")]
+    pub lent: Option<PathBuf>,
     /// Name of the pattern [default: after the first file]
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,

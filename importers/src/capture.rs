@@ -74,6 +74,19 @@ pub struct Timeline {
     pub left_out: LeftOut,
     /// The graph that this was recorded as, if it was no profile: its times are then worked out, and on one clock.
     pub stated: Option<Box<Stated>>,
+    /// Communicators whose making was recorded, in its order.
+    pub joined: Vec<Joined>,
+}
+
+/// A communicator that a rank was seen to join.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Joined {
+    /// The name by which its calls speak of it.
+    pub name: Arc<str>,
+    /// How many ranks it has.
+    pub size: u32,
+    /// Which of them this one is.
+    pub place: u32,
 }
 
 /// Activities that were recorded and left out: by kind ([`ActivityKind::name`]) and reason, how many and their
@@ -210,6 +223,8 @@ pub struct CommRecord {
 pub enum RecordSource {
     /// `record_param_comms` with its arguments.
     Params,
+    /// The communication library's own range around the call (NVTX). Calls that one kernel runs share its external id.
+    Range,
     /// The communication library's annotation (`nccl:all_reduce`), where the record names nothing (until 2023).
     Annotation,
     /// The operator that was called (`c10d::allreduce_`).
@@ -253,6 +268,20 @@ pub struct CommFacts {
     pub reduction: Option<ReduceOp>,
     /// Its root as a place in the group, where that is recorded.
     pub root: Option<u32>,
+    /// How `dtype` is known.
+    pub element: ElementSource,
+}
+
+/// How the element type of a communication is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ElementSource {
+    /// It was recorded.
+    #[default]
+    Recorded,
+    /// From the name of its kernel, which names what it reduces.
+    KernelName,
+    /// Bytes were recorded and no type: elements are bytes.
+    Bytes,
 }
 
 impl CommFacts {
@@ -276,6 +305,7 @@ impl CommFacts {
             stands_for: None,
             reduction: None,
             root: None,
+            element: ElementSource::Recorded,
         }
     }
 
@@ -292,6 +322,7 @@ impl CommFacts {
         if self.dtype.is_none() {
             self.dtype = other.dtype;
             self.stands_for.clone_from(&other.stands_for);
+            self.element = other.element;
         }
         if self.in_elements == 0 && self.out_elements == 0 {
             (self.in_elements, self.out_elements) = (other.in_elements, other.out_elements);

@@ -141,6 +141,18 @@ pub enum Error {
         second: PathBuf,
     },
 
+    /// One recording twice.
+    #[error("{} and {} hold the same activities of process {process}; they are two exports of one recording: give one of \
+             them", first.display(), second.display())]
+    SameRecording {
+        /// The process that both recorded.
+        process: i64,
+        /// The file that was read first.
+        first: PathBuf,
+        /// The other.
+        second: PathBuf,
+    },
+
     /// Host rows, but nothing that a device did.
     #[error("{}: nothing that a GPU did is in it, though the host made {launches} launches; the profiler lost the \
              device rows or was not asked for them: record again with ProfilerActivity.CUDA among its activities",
@@ -173,6 +185,61 @@ pub enum Error {
         host: usize,
     },
 
+    /// Host rows, and device rows that are missing.
+    #[error("{}: GPU rows are missing: {seen}, and there are {activities} kernels, copies and sets; the profiler \
+             loses them when recording ends before it has fetched them from the device, or when its buffers run over: \
+             synchronise the device at the end of the range, let the process end by itself and record fewer steps, with \
+             `nsys profile -t cuda,nvtx`", file.display())]
+    DeviceRowsLost {
+        /// The file.
+        file: PathBuf,
+        /// What the host rows show, of which process, in words.
+        seen: String,
+        /// Device rows that are there.
+        activities: usize,
+    },
+
+    /// CUDA graphs recorded as one row a launch.
+    #[error("{}: {launches} launches of CUDA graphs are recorded as a whole, without the kernels in them; record again \
+             with `nsys profile --cuda-graph-trace=node`", file.display())]
+    GraphsAsWhole {
+        /// The file.
+        file: PathBuf,
+        /// Launches of graphs without kernels.
+        launches: usize,
+    },
+
+    /// A database that does not read as one.
+    #[error("{}: SQLite says: {problem}; export the report again: `nsys export --type sqlite REPORT.nsys-rep`",
+            file.display())]
+    Database {
+        /// The file.
+        file: PathBuf,
+        /// What SQLite says.
+        problem: String,
+    },
+
+    /// A database of something else.
+    #[error("{}: an SQLite database, but none that `nsys export --type sqlite` wrote: it has no table {table}",
+            file.display())]
+    NoNsight {
+        /// The file.
+        file: PathBuf,
+        /// A table that every such export has.
+        table: &'static str,
+    },
+
+    /// A report of Nsight Systems where that is not at hand.
+    #[error("{}: only Nsight Systems reads its own reports ({problem}); where it is installed, run `nsys export --type \
+             json --output {}.jsonl {}` and import what that writes", file.display(),
+            file.with_extension("").display(), file.display())]
+    NeedsNsys {
+        /// The report.
+        file: PathBuf,
+        /// Why it was not converted here.
+        problem: String,
+    },
+
     /// An execution trace and no profile.
     #[error("{}: an execution trace alone is no capture, for it holds no times; give it beside the profile of the same \
              rank (the file that torch.profiler's export_chrome_trace wrote)", file.display())]
@@ -200,6 +267,29 @@ pub enum Error {
         /// What was asked for.
         wanted: String,
         /// The steps that every rank has.
+        known: Vec<String>,
+    },
+
+    /// A list of sizes that is none.
+    #[error("{}: line {line}: {problem}; a list of sizes has lines such as `all_gather: [524352000, 402759680]`",
+            file.display())]
+    SizeList {
+        /// The file.
+        file: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong with it.
+        problem: String,
+    },
+
+    /// No host range is called as steps were said to be.
+    #[error("no host range of rank {rank} is called `{pattern}`; there are: {}", known.join(", "))]
+    NoSuchMark {
+        /// What steps were said to be called.
+        pattern: String,
+        /// The first rank without one.
+        rank: u32,
+        /// Names of host ranges of this rank, the first few.
         known: Vec<String>,
     },
 

@@ -14,7 +14,9 @@ pub mod export;
 mod input;
 mod kineto;
 mod libraries;
+mod marks;
 mod notes;
+mod nsight;
 mod operator;
 mod schedule;
 mod source;
@@ -26,6 +28,7 @@ use std::path::Path;
 pub use error::{Error, Result};
 pub use input::{Head, Verdict};
 pub use libraries::CommKernel;
+pub use marks::mark_steps;
 pub use notes::{Note, Notes};
 pub use source::read;
 
@@ -58,7 +61,8 @@ pub struct Reading {
 }
 
 /// Every format that can be read.
-pub static IMPORTERS: &[&dyn Importer] = &[&kineto::Kineto, &chakra::Chakra];
+pub static IMPORTERS: &[&dyn Importer] =
+    &[&kineto::Kineto, &nsight::Sqlite, &nsight::JsonLines, &nsight::Report, &chakra::Chakra];
 
 #[cfg(test)]
 mod tests {

@@ -2,7 +2,7 @@
 //!
 //! Formats are the importers' matter; this only asks them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::capture::{Capture, Timeline};
 use crate::execution::{self, ExecutionTrace};
 use crate::input::{Head, Verdict};
 use crate::schedule::schedule;
-use crate::{Error, IMPORTERS, Importer, Notes, Reading, Result};
+use crate::{Error, IMPORTERS, Importer, Notes, Reading, Result, nsight};
 
 /// Longest number in a file name that is taken for a rank; longer ones are times.
 const RANK_DIGITS: usize = 6;
@@ -77,7 +77,10 @@ pub fn read(paths: &[PathBuf], reading: &Reading, notes: &mut Notes) -> Result<C
     if let Some(execution) = executions.first().filter(|_| capture.files.is_empty()) {
         return Err(Error::ExecutionTraceAlone { file: execution.file.clone() });
     }
+    distinct(&capture.timelines)?;
+    nsight::ranks(&mut capture.timelines, notes);
     number(&mut capture.timelines, notes)?;
+    nsight::join(&mut capture.timelines, notes);
     schedule(&mut capture.timelines, notes);
     execution::join(&executions, &mut capture.timelines, notes);
     Ok(capture)
@@ -109,7 +112,9 @@ impl Found {
                 | Error::Shape { .. }
                 | Error::Empty { .. }
                 | Error::NoActivities { .. }
-                | Error::NoDeviceNodes { .. },
+                | Error::NoDeviceNodes { .. }
+                | Error::NoNsight { .. }
+                | Error::NeedsNsys { .. },
             ) if self.folder.is_some() => {
                 notes.add("files in folders that are no captures", || self.file.display().to_string());
                 Ok(None)
@@ -138,7 +143,7 @@ fn recognise(file: &Path, head: &Head) -> Result<&'static dyn Importer> {
 }
 
 /// The formats that can be read, for an error.
-fn formats() -> String {
+pub(crate) fn formats() -> String {
     let formats: Vec<String> =
         IMPORTERS.iter().map(|importer| format!("{}: {}", importer.name(), importer.about())).collect();
     formats.join("; ")
@@ -226,6 +231,26 @@ pub(crate) fn matches(pattern: &str, name: &str) -> bool {
         }
     }
     pattern[p..].iter().all(|c| *c == '*')
+}
+
+/// Refuses files that hold the same recording in different forms: their ranks would count twice. Where files tell their
+/// ranks, by what was recorded or by their names, those decide.
+fn distinct(timelines: &[Timeline]) -> Result<()> {
+    /// Fewer activities may be alike by chance.
+    const FEWEST: usize = 16;
+    let mut seen = HashMap::new();
+    let named = |file: &Path| file.file_name().and_then(|name| rank_in_name(&name.to_string_lossy())).is_some();
+    let nameless = |timeline: &&Timeline| timeline.rank.is_none() && !named(&timeline.file);
+    for timeline in timelines.iter().filter(nameless).filter(|timeline| timeline.activities.len() >= FEWEST) {
+        let (Some(process), Some(first)) = (timeline.process, timeline.activities.first()) else { continue };
+        let last = timeline.activities.last().map(|last| last.start_ns);
+        let key = (process, timeline.device, timeline.activities.len(), first.start_ns, last);
+        let file: &PathBuf = seen.entry(key).or_insert(&timeline.file);
+        if *file != timeline.file {
+            return Err(Error::SameRecording { process, first: file.clone(), second: timeline.file.clone() });
+        }
+    }
+    Ok(())
 }
 
 /// Gives every timeline a rank of its own and sorts by it: the recorded rank, else the one in the file's name, else the

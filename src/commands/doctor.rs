@@ -20,7 +20,7 @@ pub fn run() -> Result<(), Failure> {
     text += "\nCaptures that can be imported\n";
     #[cfg(feature = "import")]
     for importer in maestro_importers::IMPORTERS {
-        text += &format!("  {:<8} {}\n", importer.name(), importer.about());
+        text += &format!("  {:<14} {}\n", importer.name(), importer.about());
     }
     #[cfg(not(feature = "import"))]
     {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use anyhow::{Context, bail};
-use maestro_importers::synthesis::{Import, Options, synthesise};
+use maestro_importers::synthesis::{Import, Options, Sizes, synthesise};
 use maestro_importers::{Notes, Reading, capture::Capture};
 use maestro_pattern::Plan;
 use maestro_replay::dry::Dry;
@@ -57,13 +57,18 @@ pub fn run(args: &cli::Import) -> Result<(), Failure> {
 pub fn import(captures: &[PathBuf], choice: &Choice) -> anyhow::Result<Imported> {
     let mut notes = Notes::default();
     let reading = Reading { strict: choice.strict, ..Reading::default() };
-    let capture = maestro_importers::read(captures, &reading, &mut notes)?;
+    let mut capture = maestro_importers::read(captures, &reading, &mut notes)?;
+    if let Some(pattern) = &choice.steps {
+        maestro_importers::mark_steps(&mut capture, pattern)?;
+    }
     let options = Options {
         name: choice.name.clone(),
         step: choice.step.clone(),
         host: choice.host,
         exact: choice.exact,
         comm_kernels: choice.comm_kernel.clone(),
+        // What is odd about that other file is no matter of this capture.
+        sizes: choice.lent.as_deref().map(|file| Sizes::read(file, &mut Notes::default())).transpose()?,
     };
     let import = synthesise(&capture, &options, &mut notes)?;
     let text = import.pattern.to_yaml();

@@ -22,7 +22,7 @@ const ROOMS: [&str; 4] = ["pattern", "importers", "replay", "reports"];
 /// To let a new crate in, add it to its room's line, if the table of rooms in `docs/ARCHITECTURE.md` allows its kind.
 const DEPENDENCIES: [(&str, &[&str]); 4] = [
     ("pattern", &["serde", "serde-saphyr", "strsim", "thiserror"]),
-    ("importers", &["flate2", "prost", "rayon", "rusqlite", "serde", "serde_json", "thiserror", "wide"]),
+    ("importers", &["flate2", "prost", "rayon", "rusqlite", "serde", "serde_json", "tempfile", "thiserror", "wide"]),
     ("replay", &["bytemuck", "cudarc", "float8", "half", "mpi", "ndarray", "thiserror"]),
     ("reports", &["parquet", "polars", "prost", "serde", "serde_json", "thiserror"]),
 ];

@@ -38,7 +38,9 @@ use std::path::Path;
 
 use self::document::Document;
 use self::header::Header;
+pub(crate) use self::rows::call_kind;
 use self::scan::Scanner;
+pub(crate) use self::timeline::{UNTIMED, leave_out, merge};
 use crate::capture::Timeline;
 use crate::input::Input;
 use crate::{Error, Head, Importer, Notes, Reading, Result, Verdict};

@@ -280,7 +280,7 @@ fn direction(name: &str) -> Option<CopyDirection> {
 }
 
 /// What a call of CUDA's or HIP's runtime or driver asks for, by its family of names; `None`: nothing known to matter.
-fn call_kind(name: &str) -> Option<CallKind> {
+pub(crate) fn call_kind(name: &str) -> Option<CallKind> {
     let has = |part| name.contains(part);
     if (has("Graph") && !has("GraphLaunch")) || has("LaunchHostFunc") {
         // Building a graph names what its nodes will do later; a host function is no work of the device.

@@ -179,20 +179,20 @@ impl Rows {
 }
 
 /// Why rows without times are left out.
-pub(super) const UNTIMED: &str = "recorded without times";
+pub(crate) const UNTIMED: &str = "recorded without times";
 
 /// Why rows of other devices are.
 const ELSEWHERE: &str = "on a device where the rank does not communicate";
 
 /// Counts an activity that is left out.
-pub(super) fn leave_out(left_out: &mut LeftOut, what: (&'static str, &'static str), duration_ns: i64) {
+pub(crate) fn leave_out(left_out: &mut LeftOut, what: (&'static str, &'static str), duration_ns: i64) {
     let (count, ns) = left_out.entry(what).or_default();
     *count += 1;
     *ns += duration_ns;
 }
 
 /// Adds what else was left out.
-pub(super) fn merge(left_out: &mut LeftOut, more: LeftOut) {
+pub(crate) fn merge(left_out: &mut LeftOut, more: LeftOut) {
     for (what, (count, ns)) in more {
         let mine = left_out.entry(what).or_default();
         *mine = (mine.0 + count, mine.1 + ns);

@@ -10,6 +10,7 @@ use super::blocks::Rank;
 use super::classify::Trust;
 use super::resolve::Operation;
 use super::summary::CollectiveSummary;
+use crate::capture::ElementSource;
 
 /// States what was inferred.
 pub(crate) fn inferred(
@@ -50,7 +51,7 @@ pub(crate) fn inferred(
 pub(crate) fn arguments(pattern: &mut Pattern, ranks: &[Rank<'_>]) {
     let events = ranks.iter().flat_map(|rank| rank.events.events.iter().map(move |event| (rank, event)));
     let (mut before, mut annotated, mut ordered, mut everyone) = (0, 0, 0, 0);
-    let mut even = 0;
+    let (mut even, mut named, mut bytes) = (0, 0, 0);
     let mut stand_ins: BTreeMap<Arc<str>, usize> = BTreeMap::new();
     let (mut reduces, mut rooted) = (false, false);
     for (rank, event) in events {
@@ -61,6 +62,8 @@ pub(crate) fn arguments(pattern: &mut Pattern, ranks: &[Rank<'_>]) {
             ordered += usize::from(kernel.trust == Trust::Order);
         }
         everyone += usize::from(!kernel.group_known);
+        named += usize::from(kernel.element == ElementSource::KernelName);
+        bytes += usize::from(kernel.element == ElementSource::Bytes);
         if let Some(recorded) = &kernel.stands_for {
             *stand_ins.entry(recorded.clone()).or_insert(0usize) += 1;
         }
@@ -101,6 +104,14 @@ pub(crate) fn arguments(pattern: &mut Pattern, ranks: &[Rank<'_>]) {
     }
     if even > 0 {
         state(format!("splits of {even} uneven all-to-alls taken as even: not all ranks' are known"), Confidence::Low);
+    }
+    if named > 0 {
+        let what = format!("element types of {named} communications taken from their kernels' names");
+        state(what, Confidence::Medium);
+    }
+    if bytes > 0 {
+        let what = format!("element types of {bytes} communications not recorded, only bytes: u8 stands for them");
+        state(what, Confidence::Low);
     }
     for (recorded, count) in stand_ins {
         let what = format!("element type {recorded} of {count} communications stood in for by one of the same size");

@@ -167,7 +167,8 @@ fn name(communicator: &Communicator, id: CommId, resolved: &[Vec<Resolved>]) -> 
     if ["dp", "tp", "pp", "ep", "cp", "sp", "fsdp"].contains(&desc.as_str()) {
         return (desc, true);
     }
-    let mine = || resolved.iter().flatten().filter(|kernel| kernel.communicator == id);
+    let mine =
+        || resolved.iter().flatten().filter(|kernel| kernel.communicator == id && !is_barrier(&kernel.operation));
     let only = |test: &dyn Fn(&Operation) -> bool| mine().all(|kernel| test(&kernel.operation));
     let all_to_all = |operation: &Operation| match operation {
         Operation::Collective { collective, .. } => collective.kind == CollectiveKind::AllToAll,
@@ -181,6 +182,20 @@ fn name(communicator: &Communicator, id: CommId, resolved: &[Vec<Resolved>]) -> 
         "dp"
     };
     (name.to_owned(), false)
+}
+
+/// Whether it is a barrier, by itself or as the all-reduce of one number that libraries make of it: that tells nothing of
+/// what a group is for.
+fn is_barrier(operation: &Operation) -> bool {
+    const NUMBER_BYTES: u64 = 8;
+    match operation {
+        Operation::Collective { collective, .. } => match collective.kind {
+            CollectiveKind::Barrier => true,
+            CollectiveKind::AllReduce => collective.size.is_some_and(|size| size <= NUMBER_BYTES),
+            _ => false,
+        },
+        Operation::Group(_) | Operation::P2p(_) => false,
+    }
 }
 
 fn sanitized(text: &str) -> String {

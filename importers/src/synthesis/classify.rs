@@ -63,6 +63,11 @@ pub(crate) fn classify(
 ) -> HashMap<usize, Communication> {
     let records: HashMap<u64, &CommRecord> =
         timeline.records.iter().filter_map(|r| r.external_id.map(|id| (id, r))).collect();
+    // Calls that the library's own ranges tell of, and that one kernel runs.
+    let mut fused: HashMap<Option<u64>, Vec<&CommRecord>> = HashMap::new();
+    for record in timeline.records.iter().filter(|record| record.source == RecordSource::Range) {
+        fused.entry(record.external_id).or_default().push(record);
+    }
     let surroundings = Surroundings::new(timeline, ranges);
     let mut names = Names { ours, known: HashMap::new() };
     let mut of = |index: usize, activity: &Activity| {
@@ -85,6 +90,11 @@ pub(crate) fn classify(
             return None;
         }
         if let Some(record) = told {
+            if record.source == RecordSource::Range {
+                let all = fused.get(&record.external_id).map(Vec::as_slice).unwrap_or_default();
+                let facts = all.iter().map(|record| record.facts.clone()).collect();
+                return Some(Communication { facts, trust: Trust::Record });
+            }
             let trust = source(record, Trust::Record, notes);
             return Some(Communication { facts: vec![record.facts.clone()], trust });
         }
@@ -157,7 +167,7 @@ fn correct(facts: &mut CommFacts, record: &CommFacts) {
 /// How much a record is trusted, found in a way that is worth `trust`.
 fn source(record: &CommRecord, trust: Trust, notes: &mut Notes) -> Trust {
     match record.source {
-        RecordSource::Params => trust,
+        RecordSource::Params | RecordSource::Range => trust,
         RecordSource::Annotation | RecordSource::Operator => {
             notes.add("communication kernels described by the annotation around their launch only", || {
                 record.facts.recorded_name.to_string()

@@ -6,7 +6,7 @@ use maestro_pattern::{Measurement, Pattern, Plan};
 
 use super::{
     CollectiveSummary, ComputeSummary, Conservation, Contention, CopySummary, Folding, Gain, HostTime, RankClock,
-    StepSummary, Unmatched,
+    Sizes, StepSummary, Unmatched,
 };
 use crate::CommKernel;
 
@@ -23,6 +23,8 @@ pub struct Options {
     pub exact: bool,
     /// Names of kernels that communicate, beside those of known libraries.
     pub comm_kernels: Vec<CommKernel>,
+    /// Sizes of communications of which the capture holds none.
+    pub sizes: Option<Sizes>,
 }
 
 /// What a capture became.

@@ -42,6 +42,7 @@ mod periods;
 mod ranks;
 mod rates;
 mod resolve;
+mod sizes;
 mod spans;
 mod splits;
 mod steps;
@@ -63,6 +64,7 @@ pub use host::{HostSummary, HostTime};
 pub use import::{Import, Options, StreamWaits};
 pub use matching::Unmatched;
 pub use rates::{CopySummary, Volume};
+pub use sizes::Sizes;
 pub use summary::{CollectiveSummary, FirstInstance, StepSummary};
 pub use understood::{ComputeSummary, HeldKernel};
 
@@ -93,6 +95,10 @@ pub fn synthesise(capture: &Capture, options: &Options, notes: &mut Notes) -> Re
     }
     let world = world(capture)?;
     let (communicators, mut resolved) = resolve::resolve(capture, &classified, world, notes);
+    let lent = options
+        .sizes
+        .as_ref()
+        .map_or(0, |sizes| sizes::complete(capture, &steps, &chosen, &mut resolved, sizes, notes));
     let matches = matching::matches(capture, &steps, &communicators, &mut resolved, notes);
     let places = |all: &Vec<Resolved>| all.iter().enumerate().map(|(i, kernel)| (kernel.activity, i)).collect();
     let resolved_of: Vec<HashMap<usize, usize>> = resolved.iter().map(places).collect();
@@ -216,6 +222,10 @@ pub fn synthesise(capture: &Capture, options: &Options, notes: &mut Notes) -> Re
     let folding = plan.as_ref().ok().map(|plan| folding::error(plan, &ranks, &blocks, |r| emit::host_times(&parts, r)));
     assumed::inferred(&mut pattern, waits, &collectives, &chosen, timelines.len() as u32, world);
     assumed::arguments(&mut pattern, &ranks);
+    if lent > 0 {
+        let what = format!("sizes of {lent} communications taken from elsewhere, as asked for, in the order of calls");
+        pattern.assumed.push(Assumption { what, confidence: Confidence::Medium });
+    }
     if options.host != HostTime::Captured {
         let what = format!("{:.0} % of the captured host time kept, as asked for", 100.0 * options.host.factor());
         pattern.assumed.push(Assumption { what, confidence: Confidence::Medium });

@@ -12,7 +12,7 @@ use super::classify::{Communication, Trust};
 use super::communicators::identity;
 pub(crate) use super::communicators::{CommId, Communicator, Communicators};
 use crate::Notes;
-use crate::capture::{Capture, CommFacts, CommOp};
+use crate::capture::{Capture, CommFacts, CommOp, ElementSource};
 
 /// No buffer has more elements than this; a count beyond it is damage.
 const MOST_ELEMENTS: u64 = 1 << 44;
@@ -81,6 +81,8 @@ pub(crate) struct Resolved {
     pub splits_unknown: bool,
     /// The element type as recorded, where the operation has another of the same size.
     pub stands_for: Option<Arc<str>>,
+    /// How its element type is known.
+    pub element: ElementSource,
 }
 
 impl Resolved {
@@ -124,6 +126,7 @@ pub(crate) fn resolve(
                 received: one.map(|facts| facts.out_splits.clone()).unwrap_or_default(),
                 splits_unknown: one.is_some_and(|facts| splits_unknown(facts, ranks.len() as u64)),
                 stands_for: communication.facts.iter().find_map(|facts| facts.stands_for.clone()),
+                element: communication.facts.first().map(|facts| facts.element).unwrap_or_default(),
                 operation: operation.unwrap_or_else(Operation::unknown),
                 communicator: communicators.of(index, ranks, name),
             }

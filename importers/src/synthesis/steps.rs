@@ -72,7 +72,8 @@ pub(crate) fn assign(timeline: &Timeline, launches: &[Option<usize>]) -> Steps {
 
 /// Chooses the step to import: the one named `wanted`, or the last one of typical length.
 ///
-/// Typical is within a tenth of the median over the steps that every rank has; a step's length is its longest mark.
+/// Typical is within a tenth of the median over the steps that every rank has; a step's length is its longest mark, or
+/// what it took on the device, where the host ran ahead of that.
 ///
 /// # Errors
 /// No step has that name, or no step is in all timelines.
@@ -82,8 +83,10 @@ pub(crate) fn choose(capture: &Capture, steps: &[Steps], wanted: Option<&str>) -
     let common: Vec<&Step> =
         first.steps.iter().filter(|step| everywhere(&step.name) && !step.activities.is_empty()).collect();
     if let Some(wanted) = wanted {
-        // `--step 2` is short for `ProfilerStep#2`.
-        let found = common.iter().find(|step| &*step.name == wanted || step.name.ends_with(&format!("#{wanted}")));
+        // `--step 2` is short for `ProfilerStep#2` or `step 2`.
+        let short = ["#", " "].map(|joint| format!("{joint}{wanted}"));
+        let named = |step: &&&Step| &*step.name == wanted || short.iter().any(|end| step.name.ends_with(end));
+        let found = common.iter().find(named);
         return found.map(|step| step.name.clone()).ok_or_else(|| Error::NoSuchStep {
             wanted: wanted.to_owned(),
             known: common.iter().map(|step| step.name.to_string()).collect(),
@@ -94,7 +97,7 @@ pub(crate) fn choose(capture: &Capture, steps: &[Steps], wanted: Option<&str>) -
         let mark = |(timeline, steps): (&Timeline, &Steps)| {
             let place = steps.steps.iter().position(|step| &*step.name == name)?;
             let marked = timeline.steps.get(place).map(|mark| mark.end_ns - mark.start_ns);
-            marked.or_else(|| span(timeline, &steps.steps[place].activities))
+            marked.max(span(timeline, &steps.steps[place].activities))
         };
         capture.timelines.iter().zip(steps).filter_map(mark).max().unwrap_or(0)
     };
