@@ -245,7 +245,7 @@ pub struct Export {
     /// A pattern, or a capture (files, folder or quoted globs)
     #[arg(required = true, value_name = "PATTERN or CAPTURE")]
     pub what: Vec<PathBuf>,
-    /// The format: `chakra`, one PREFIX.<rank>.et a rank
+    /// The format: `chakra`, one PREFIX.RANK.et a rank
     #[arg(long, default_value = EXPORTERS[0].name(), value_parser = export_format)]
     pub format: String,
     /// The beginning of the files' names, with their folder [default: the pattern's name]
