@@ -167,9 +167,9 @@ const MOST: i64 = 1_000_000;
 /// How to replay.
 #[derive(Debug, Args)]
 pub struct How {
-    /// The back end; `maestro doctor` lists them
-    #[arg(long, default_value = "threads")]
-    pub backend: String,
+    /// The back end; `maestro doctor` lists them [default: nccl where there are GPUs, else threads]
+    #[arg(long)]
+    pub backend: Option<String>,
     /// Where to write the run folder [default: run-NAME, or run-NAME-2 and so on]
     #[arg(short, long, value_name = "FOLDER")]
     pub output: Option<PathBuf>,
@@ -188,8 +188,12 @@ pub struct How {
     #[arg(long, default_value = Settings::default().pacing.name(), value_parser = Pacing::ALL.map(Pacing::name))]
     pub pacing: String,
     /// Compute: `hold` keeps its lane busy for the captured time, `work` does real products and memory traffic
-    #[arg(long, default_value = Settings::default().compute.name(), value_parser = Compute::ALL.map(Compute::name))]
-    pub compute: String,
+    /// [default: work on GPUs, else hold]
+    #[arg(long, value_parser = Compute::ALL.map(Compute::name))]
+    pub compute: Option<String>,
+    /// Run each turn as one CUDA graph, without host time and host waits (nccl only)
+    #[arg(long)]
+    pub graph: bool,
     /// Do not run blocks alone
     #[arg(long)]
     pub no_alone: bool,
@@ -208,17 +212,18 @@ pub struct How {
 }
 
 impl How {
-    /// As settings of the replay room; whom to notify is the command's matter.
-    pub fn settings(&self) -> Settings {
+    /// As settings of the replay room for a back end that takes `compute` where nobody says; whom to notify is the
+    /// command's matter.
+    pub fn settings(&self, compute: Compute) -> Settings {
         let pacing = Pacing::ALL.into_iter().find(|p| p.name() == self.pacing).unwrap_or(Settings::default().pacing);
-        let compute =
-            Compute::ALL.into_iter().find(|c| c.name() == self.compute).unwrap_or(Settings::default().compute);
+        let named = Compute::ALL.into_iter().find(|c| Some(c.name()) == self.compute.as_deref());
         Settings {
             warmup: self.warmup,
             iterations: self.iterations,
             rounds: self.rounds,
             pacing,
-            compute,
+            compute: named.unwrap_or(compute),
+            graph: self.graph,
             alone: !self.no_alone,
             verify: !self.no_verify,
             watchdog: Duration::from_secs(self.watchdog),

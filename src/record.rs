@@ -28,12 +28,27 @@ pub fn info(id: String, pattern: &Pattern, text: &str, world: &World, maker: Mak
         maestro: env!("CARGO_PKG_VERSION").to_owned(),
         started_unix_s: maker.started.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
         settings: maker.settings,
-        // Variables that are not text name no allowed one.
-        environment: Environment::of_host(
-            std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?))),
-        ),
+        environment: environment(maker.backend),
         notes: maker.notes,
     }
+}
+
+/// This host, with the libraries that `backend` uses here.
+fn environment(backend: &str) -> Environment {
+    // Variables that are not text name no allowed one.
+    let variables = std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)));
+    let host = Environment::of_host(variables);
+    #[cfg(feature = "nccl")]
+    if backend == "nccl" {
+        let found = maestro_replay::nccl::doctor();
+        // Versions without files: a run folder is made to be passed on.
+        let versions = found.libraries.into_iter();
+        let libraries = versions.filter_map(|one| Some((one.name.to_owned(), one.found.ok()?.version))).collect();
+        return Environment { libraries, gpus: found.devices, ..host };
+    }
+    #[cfg(not(feature = "nccl"))]
+    let _ = backend;
+    host
 }
 
 /// The folder that was asked for, or the first of run-NAME, run-NAME-2, ... that is not there yet.

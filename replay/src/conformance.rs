@@ -16,8 +16,8 @@ use crate::layout::Layout;
 use crate::turn::issues;
 use crate::{Backend, Notice, Observer, Settings};
 
-/// Sizes of teams that every collective is run on.
-pub const TEAMS: [u32; 4] = [2, 3, 4, 8];
+/// Sizes of teams that every collective is run on. A team of one is what a machine with one GPU can run.
+pub const TEAMS: [u32; 5] = [1, 2, 3, 4, 8];
 
 /// Elements a rank and part. Odd, and with 8 ranks no multiple of them.
 const ELEMENTS: u64 = 37;
@@ -221,7 +221,10 @@ fn groups(ranks: u64) -> Vec<Work> {
             Collective::new(CollectiveKind::AllGather, ELEMENTS * ranks, Dtype::I8),
             Collective::new(CollectiveKind::ReduceScatter, ELEMENTS * ranks * 4, Dtype::F32),
             uneven(ranks, Dtype::F16, 3),
-            Collective { root: 1, ..Collective::new(CollectiveKind::Broadcast, ELEMENTS * 8, Dtype::F64) },
+            Collective {
+                root: (ranks - 1) as u32,
+                ..Collective::new(CollectiveKind::Broadcast, ELEMENTS * 8, Dtype::F64)
+            },
         ]),
     ]
 }

@@ -90,6 +90,16 @@ pub enum Error {
         /// What the panic said.
         message: String,
     },
+    /// A call of a native library failed.
+    #[error("rank {rank}{}: {what}", in_block(block.as_deref()))]
+    Native {
+        /// The rank.
+        rank: u32,
+        /// The block, where it was of one.
+        block: Option<String>,
+        /// The function, and what its library says.
+        what: String,
+    },
     /// The system gave no thread.
     #[error("rank {rank}: the system gives no more threads; run fewer ranks or lanes")]
     Thread {
@@ -111,6 +121,11 @@ pub enum Error {
     /// Another rank failed first; that rank's error is the one to read, and the one that a run returns.
     #[error("another rank failed first")]
     Ended,
+}
+
+/// ", block `x`", or nothing.
+fn in_block(block: Option<&str>) -> String {
+    block.map_or_else(String::new, |block| format!(", block `{block}`"))
 }
 
 /// ", waiting for ranks 1, 2", or nothing.

@@ -81,15 +81,33 @@ impl<'p> Session<'p> {
     /// # Errors
     /// Wrong data, or the endpoint's first error.
     pub fn perform(&self, endpoint: &mut dyn Endpoint, lead: bool) -> Result<Record> {
+        self.verify(endpoint, lead)?;
+        self.measure(endpoint, lead)
+    }
+
+    /// Runs everything that can be run alone once, untimed: libraries load kernels and connect ranks when they are first
+    /// asked to, and some do so only while nothing else runs.
+    ///
+    /// # Errors
+    /// The endpoint's first.
+    pub fn rehearse(&self, endpoint: &mut dyn Endpoint) -> Result<()> {
+        let rank = endpoint.rank();
+        for turn in Turn::alone(self.plan, &self.step)? {
+            drive(endpoint, turn.program(rank), 1, |_, _| {})?;
+        }
+        Ok(())
+    }
+
+    /// Runs every turn of every round on one rank, timed.
+    ///
+    /// # Errors
+    /// The endpoint's first.
+    pub fn measure(&self, endpoint: &mut dyn Endpoint, lead: bool) -> Result<Record> {
         let tell = |notice: Notice| {
             if lead {
                 self.settings.notify.tell(notice);
             }
         };
-        if self.settings.verify {
-            tell(Notice::Phase(Phase::Verify));
-            self.verify(endpoint)?;
-        }
         tell(Notice::Phase(Phase::Measure));
         let (rank, mut record, mut done) = (endpoint.rank(), Record::new(), 0);
         let warmup = self.settings.warmup;
@@ -114,8 +132,17 @@ impl<'p> Session<'p> {
         Ok(record)
     }
 
-    /// Runs every communicating block alone on known data and compares what comes out.
-    fn verify(&self, endpoint: &mut dyn Endpoint) -> Result<()> {
+    /// Runs every communicating block alone on known data and compares what comes out, if the settings ask for it.
+    ///
+    /// # Errors
+    /// Wrong data, or the endpoint's first error.
+    pub fn verify(&self, endpoint: &mut dyn Endpoint, lead: bool) -> Result<()> {
+        if !self.settings.verify {
+            return Ok(());
+        }
+        if lead {
+            self.settings.notify.tell(Notice::Phase(Phase::Verify));
+        }
         let rank = endpoint.rank();
         let mut checked = Checked::new(self.plan, endpoint);
         for turn in self.alone.iter().filter(|turn| turn.communicates()) {

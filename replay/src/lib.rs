@@ -15,6 +15,8 @@ pub mod executor;
 mod host;
 mod layout;
 mod meeting;
+#[cfg(feature = "nccl")]
+pub mod nccl;
 mod settings;
 pub mod threads;
 mod timing;
@@ -31,7 +33,12 @@ pub use settings::{Compute, Notice, Observer, Pacing, Phase, Settings, nominal_n
 pub use turn::Turn;
 
 /// Every back end, simplest first.
-pub static BACKENDS: &[&dyn Backend] = &[&dry::Dry, &threads::Threads];
+pub static BACKENDS: &[&dyn Backend] = &[
+    &dry::Dry,
+    &threads::Threads,
+    #[cfg(feature = "nccl")]
+    &nccl::Nccl,
+];
 
 /// The back end of this name.
 pub fn backend(name: &str) -> Option<&'static dyn Backend> {
@@ -45,6 +52,11 @@ pub trait Backend: Sync {
 
     /// One sentence for a person who chooses.
     fn about(&self) -> &'static str;
+
+    /// What becomes of compute where nobody says.
+    fn compute(&self) -> Compute {
+        Compute::Hold
+    }
 
     /// Whether it can run `plan` on this machine.
     ///

@@ -1,5 +1,6 @@
 //! How a plan is run: plain data with documented defaults, and the way in which a run tells what it is doing.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,6 +25,11 @@ pub struct Settings {
     /// Whether the data of every block that communicates is verified, once and untimed, before anything is measured.
     /// Default true.
     pub verify: bool,
+    /// Whether each turn runs as a CUDA graph: one launch for all, without host time and host waits. For back ends on
+    /// GPUs. Default false.
+    pub graph: bool,
+    /// The texts of users' own CUDA sources, by the path in the pattern. Default: none.
+    pub sources: BTreeMap<String, String>,
     /// How long a world in which no execution ends may live, beyond the longest duration in the plan. Default 30 s.
     pub watchdog: Duration,
     /// Who is told what a run is doing. Default: nobody.
@@ -40,6 +46,8 @@ impl Default for Settings {
             compute: Compute::Hold,
             alone: true,
             verify: true,
+            graph: false,
+            sources: BTreeMap::new(),
             watchdog: Duration::from_secs(30),
             notify: Observer::default(),
         }

@@ -131,6 +131,9 @@ pub struct Settings {
     pub pacing: Option<String>,
     /// How compute was done: `hold`, `work`. `None` where the back end has no choice.
     pub compute: Option<String>,
+    /// Whether each turn ran as one CUDA graph.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub graph: bool,
 }
 
 /// Where a run ran: facts of the host that ran process 0, and variables, by allow-list only.
@@ -146,6 +149,12 @@ pub struct Environment {
     pub cores: u32,
     /// Variables that steer communication.
     pub variables: BTreeMap<String, String>,
+    /// Versions of the libraries that the back end used, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub libraries: BTreeMap<String, String>,
+    /// The GPUs that process 0 could use, a line each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gpus: Vec<String>,
 }
 
 impl Environment {
@@ -163,6 +172,8 @@ impl Environment {
             cpu: cpu_model(&cpuinfo),
             cores: std::thread::available_parallelism().map_or(1, |n| n.get() as u32),
             variables: variables.into_iter().filter(|(name, _)| Self::keeps(name)).collect(),
+            libraries: BTreeMap::new(),
+            gpus: Vec::new(),
         }
     }
 

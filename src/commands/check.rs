@@ -53,8 +53,8 @@ fn describe(path: &Path, plan: &Plan) -> String {
         output::count(plan.lanes.len(), "lane"),
         output::count(plan.communicators.len(), "communicator"),
     );
-    let settings = Settings::default();
     for backend in BACKENDS {
+        let settings = Settings { compute: backend.compute(), ..Settings::default() };
         text += &match backend.probe(plan, &settings) {
             Ok(()) => format!(
                 "  {}: can run it here, with {} of buffers\n",

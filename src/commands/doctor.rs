@@ -17,6 +17,10 @@ pub fn run() -> Result<(), Failure> {
     for backend in BACKENDS {
         text += &format!("  {:<8} {}\n", backend.name(), backend.about());
     }
+    #[cfg(feature = "nccl")]
+    {
+        text += &gpus();
+    }
     text += "\nCaptures that can be imported\n";
     #[cfg(feature = "import")]
     for importer in maestro_importers::IMPORTERS {
@@ -37,4 +41,22 @@ pub fn run() -> Result<(), Failure> {
     }
     output::print(&text)?;
     Ok(())
+}
+
+/// What the back end nccl finds.
+#[cfg(feature = "nccl")]
+fn gpus() -> String {
+    let found = maestro_replay::nccl::doctor();
+    let mut text = "\nGPUs\n".to_owned();
+    for device in &found.devices {
+        text += &format!("  {device}\n");
+    }
+    text += "\nLibraries of the back end nccl, found when it runs\n";
+    for library in &found.libraries {
+        text += &match &library.found {
+            Ok(there) => format!("  {:<11} {}, {}\n", library.name, there.version, there.file.display()),
+            Err(why) => format!("  {:<11} missing: {why}\n", library.name),
+        };
+    }
+    text
 }

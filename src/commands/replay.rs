@@ -1,9 +1,12 @@
 //! `maestro replay`: runs a pattern, writes the run folder, prints the table.
 
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
 use std::time::SystemTime;
 
-use anyhow::Context;
-use maestro_pattern::{Pattern, Plan};
+use anyhow::{Context, anyhow};
+use maestro_pattern::{Pattern, Plan, Work};
 use maestro_replay::{BACKENDS, Backend, Settings};
 use maestro_reports::{Format, Origin, Run, RunWriter, View};
 use serde_json::json;
@@ -20,7 +23,7 @@ pub fn run(args: &cli::Replay) -> Result<(), Failure> {
     if args.how.plan {
         return show_plan(&plan, &args.how);
     }
-    let replayed = replay(&pattern, &text, &plan, &args.how)?;
+    let replayed = replay(&pattern, &text, &plan, &args.how, args.pattern.parent())?;
     if args.how.json {
         output::json(&replayed.document()?)?;
     } else {
@@ -35,15 +38,29 @@ pub struct Replayed {
     folder: std::path::PathBuf,
 }
 
-/// Runs `plan` and writes the run folder.
+/// Runs `plan` and writes the run folder. `beside` is the folder of the pattern's file, if it has one: users' own CUDA
+/// sources lie there.
 ///
 /// # Errors
 /// An unknown back end or a plan that it cannot run: bad input. A run that hangs, fails or gives wrong data: a failed
 /// run.
-pub fn replay(pattern: &Pattern, text: &str, plan: &Plan, how: &How) -> Result<Replayed, Failure> {
+pub fn replay(
+    pattern: &Pattern,
+    text: &str,
+    plan: &Plan,
+    how: &How,
+    beside: Option<&Path>,
+) -> Result<Replayed, Failure> {
     let backend = backend(how)?;
+    if how.graph && backend.name() != NCCL {
+        return Err(anyhow!("--graph is for the back end nccl; {} has no CUDA graphs", backend.name()).into());
+    }
     let progress = Progress::new();
-    let mut settings = Settings { notify: progress.observer(), ..how.settings() };
+    let mut settings = Settings {
+        notify: progress.observer(),
+        sources: sources(plan, backend, beside)?,
+        ..how.settings(backend.compute())
+    };
     if origin(backend) == Origin::Dry {
         // A simulation is exact: more of it would be copies, and statistics on copies look like certainty.
         (settings.warmup, settings.iterations, settings.rounds) = (0, 1, 1);
@@ -70,11 +87,41 @@ pub fn replay(pattern: &Pattern, text: &str, plan: &Plan, how: &How) -> Result<R
     Ok(Replayed { run, folder })
 }
 
+/// The back end of a default build that runs on GPUs.
+const NCCL: &str = "nccl";
+
 fn backend(how: &How) -> anyhow::Result<&'static dyn Backend> {
-    maestro_replay::backend(&how.backend).with_context(|| {
+    let name = how.backend.as_deref().unwrap_or_else(|| if has_gpus() { NCCL } else { "threads" });
+    maestro_replay::backend(name).with_context(|| {
         let known: Vec<&str> = BACKENDS.iter().map(|backend| backend.name()).collect();
-        format!("no back end is named `{}`; there are {}", how.backend, known.join(", "))
+        format!("no back end is named `{name}`; there are {}", known.join(", "))
     })
+}
+
+fn has_gpus() -> bool {
+    #[cfg(feature = "nccl")]
+    {
+        maestro_replay::nccl::has_gpus()
+    }
+    #[cfg(not(feature = "nccl"))]
+    {
+        false
+    }
+}
+
+/// The texts of users' own CUDA sources that `plan` runs, for back ends that compile them.
+fn sources(plan: &Plan, backend: &dyn Backend, beside: Option<&Path>) -> anyhow::Result<BTreeMap<String, String>> {
+    let mut texts = BTreeMap::new();
+    for (block, _, _) in plan.uses().into_iter().filter(|_| backend.name() == NCCL) {
+        let block = &plan.blocks[block as usize];
+        let Work::Cuda(own) = &block.work else { continue };
+        let file = beside.unwrap_or(Path::new("")).join(&own.source);
+        let text = fs::read_to_string(&file).with_context(|| {
+            format!("{}: block `{}` is a kernel of this source, which cannot be read", file.display(), block.name)
+        })?;
+        texts.insert(own.source.clone(), text);
+    }
+    Ok(texts)
 }
 
 fn origin(backend: &dyn Backend) -> Origin {
@@ -88,6 +135,7 @@ fn recorded(settings: &Settings, backend: &dyn Backend) -> maestro_reports::Sett
         rounds: settings.rounds,
         pacing: Some(settings.pacing.name().to_owned()),
         compute: (origin(backend) != Origin::Dry).then(|| settings.compute.name().to_owned()),
+        graph: settings.graph,
     }
 }
 
@@ -131,7 +179,8 @@ fn blocks(run: &Run) -> anyhow::Result<View> {
 /// # Errors
 /// An unknown back end.
 pub fn show_plan(plan: &Plan, how: &How) -> Result<(), Failure> {
-    let (backend, settings) = (backend(how)?, how.settings());
+    let backend = backend(how)?;
+    let settings = how.settings(backend.compute());
     if !how.json {
         output::print(&describe(plan, backend, &settings))?;
         return Ok(());

@@ -25,6 +25,7 @@ pub use self::buffers::available_memory;
 pub(crate) use self::buffers::{LaneBuffers, Memory, check_memory, needed, read, write};
 pub(crate) use self::monitor::{End, Gate, Monitor, lock};
 use self::rank::Rank;
+pub(crate) use self::watchdog::longest_silence;
 use self::watchdog::{Watch, supervise};
 use crate::executor::Record;
 use crate::layout::Layout;
@@ -129,7 +130,7 @@ pub(crate) fn probe(backend: &'static str, plan: &Plan, settings: &Settings) -> 
     Ok(())
 }
 
-fn lacks_size(collective: &Collective) -> bool {
+pub(crate) fn lacks_size(collective: &Collective) -> bool {
     collective.size.is_none() && collective.kind != CollectiveKind::Barrier
 }
 
@@ -218,7 +219,7 @@ impl<'p> World<'p> {
 }
 
 /// What a panic said.
-fn said(panic: &(dyn Any + Send)) -> String {
+pub(crate) fn said(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "without a message".into())
 }

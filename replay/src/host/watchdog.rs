@@ -60,7 +60,7 @@ impl Post {
 /// # Errors
 /// The execution that has waited longest in a world where none ends.
 pub(super) fn supervise(world: &World<'_>, finished: &Monitor<bool>) -> Result<()> {
-    let silence = world.settings.watchdog + longest(world.plan);
+    let silence = world.settings.watchdog + longest_silence(world.plan);
     loop {
         let before = world.watch.ended.load(Ordering::Relaxed);
         let wake = Instant::now() + silence;
@@ -75,7 +75,7 @@ pub(super) fn supervise(world: &World<'_>, finished: &Monitor<bool>) -> Result<(
 
 /// The longest silence that the plan itself asks for: its longest block, or the longest that a host spends without
 /// issuing anything.
-fn longest(plan: &Plan) -> Duration {
+pub(crate) fn longest_silence(plan: &Plan) -> Duration {
     let ranks = 0..plan.world.size();
     let blocks = plan.blocks.iter().flat_map(|b| ranks.clone().filter_map(|r| nominal_ns(b, r, Pacing::Gaps)));
     let hosts = plan.programs.iter().flat_map(|program| {

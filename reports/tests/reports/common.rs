@@ -45,6 +45,7 @@ pub fn info(id: &str, iterations: u32, rounds: u32) -> RunInfo {
             rounds,
             pacing: Some("gaps".into()),
             compute: Some("hold".into()),
+            graph: false,
         },
         environment: Environment::default(),
         notes: Vec::new(),
