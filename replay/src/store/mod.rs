@@ -1,0 +1,3 @@
+//! The meeting point of a launch.
+
+pub(crate) mod digest;
