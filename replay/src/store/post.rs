@@ -25,6 +25,9 @@ pub(super) struct Post {
     pub(super) links: Vec<Link>,
     inbox: Mutex<Inbox>,
     changed: Condvar,
+    /// Held while the others are told of a failure: whoever hears of it here may leave at once, and a goodbye that
+    /// overtakes the failure would hide it.
+    telling: Mutex<()>,
 }
 
 /// A connection.
@@ -74,6 +77,7 @@ impl Post {
             links: streams.into_iter().map(link).collect(),
             inbox: Mutex::new(Inbox { boxes, failure: None, calls: 0, absent: None }),
             changed: Condvar::new(),
+            telling: Mutex::default(),
         });
         own.set_patience(patience);
         for index in 0..own.links.len() {
@@ -156,6 +160,7 @@ impl Post {
     /// A rank failed: wakes whoever waits here and tells the others, except where it was heard from. Only the first
     /// failure counts.
     pub(super) fn fail(&self, rank: u32, text: &str, heard_from: Option<usize>) {
+        let _telling = lock(&self.telling);
         let first = self.update(|inbox| {
             let first = inbox.failure.is_none();
             inbox.failure.get_or_insert_with(|| (rank, text.to_string()));
@@ -172,6 +177,7 @@ impl Post {
 
     /// Says goodbye to all.
     pub(super) fn leave(&self) {
+        let _telling = lock(&self.telling);
         for (index, link) in self.links.iter().enumerate() {
             let _ = self.send(index, Kind::Bye, &[]);
             // Only the writing end: closing with something unread would take back what the other has not read yet.
