@@ -1,12 +1,8 @@
-//! How the processes of a launch find rank 0 and prove to it that they belong together.
-//!
-//! Rank 0 listens and sends whoever connects a number that it never sent before; the other answers with its rank and a
-//! digest of that number and the launch's secret, which so is never sent. What that is worth, [`super::digest`] says.
-//! Every handshake has a thread and a few seconds of its own, so that a stranger who says nothing holds up nobody.
+//! Rank 0's side: a door, and everyone who knocks.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -14,30 +10,13 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use super::digest::digest;
-use super::wire::{self, Kind};
+use super::{
+    AGAIN, ANSWER, HANDSHAKE, MAGIC, Nonce, OTHER_SECRET, OTHER_VERSION, OTHER_WORLD, TAKEN, WELCOME, join_error,
+    prove, read,
+};
 use crate::host::lock;
+use crate::store::wire::{self, Kind};
 use crate::{Error, Launch, Result};
-
-/// What both sides begin with. Its last byte is the version of everything that follows.
-pub(super) const MAGIC: [u8; 8] = *b"maestro\x01";
-
-/// How long a handshake may take before a stranger is taken to be one.
-const HANDSHAKE: Duration = Duration::from_secs(5);
-
-/// The pause before a rank tries again, at first and at last.
-const AGAIN: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(320));
-
-/// Rank 0's answer to a rank: a byte, and a number that explains it.
-const ANSWER: usize = 5;
-const WELCOME: u8 = 0;
-const OTHER_VERSION: u8 = 1;
-const OTHER_SECRET: u8 = 2;
-const OTHER_WORLD: u8 = 3;
-const TAKEN: u8 = 4;
-
-/// A number that nobody heard before.
-type Nonce = [u8; 16];
 
 /// Whom rank 0 met at its door.
 enum Knock {
@@ -59,7 +38,7 @@ struct Door {
 ///
 /// # Errors
 /// It cannot listen, or ranks are missing when `patience` is over; those who came are told.
-pub(super) fn meet(launch: &Launch, patience: Duration) -> Result<Vec<TcpStream>> {
+pub(in crate::store) fn meet(launch: &Launch, patience: Duration) -> Result<Vec<TcpStream>> {
     let deadline = Instant::now() + patience;
     let cannot = |error: io::Error| {
         let help = "if another program has the port, set MAESTRO_PORT to a free one, on all ranks";
@@ -220,129 +199,6 @@ fn missing(launch: &Launch, streams: &[Option<TcpStream>], refused: &[String], p
     }
 }
 
-/// Any other rank connects to rank 0, again and again until `patience` is over.
-///
-/// # Errors
-/// Rank 0 was not there, said nothing, or turned this rank away.
-pub(super) fn call(launch: &Launch, patience: Duration) -> Result<TcpStream> {
-    let deadline = Instant::now() + patience;
-    let mut pause = AGAIN.0;
-    loop {
-        let error = match connect(launch, deadline) {
-            Ok(stream) => match introduce(launch, &stream, deadline) {
-                Ok(()) => return Ok(stream),
-                Err(Turned::Away(error)) => return Err(error),
-                Err(Turned::Broken(error)) => format!("answered, but did not complete the handshake: {error}"),
-            },
-            Err(error) => format!("was not reached: {error}"),
-        };
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            let help = "see whether rank 0 runs, whether its machine's firewall lets this port through, and whether \
-                        MASTER_ADDR names that machine; MAESTRO_PORT chooses another port";
-            return Err(join_error(launch, format!("{error} (tried for {:.1} s)", patience.as_secs_f64()), help));
-        }
-        thread::sleep(pause.min(left));
-        pause = (pause * 2).min(AGAIN.1);
-    }
-}
-
-fn connect(launch: &Launch, deadline: Instant) -> io::Result<TcpStream> {
-    let mut last = io::Error::new(ErrorKind::NotFound, "its name has no address");
-    for address in (launch.address.as_str(), launch.port).to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, left(deadline).min(HANDSHAKE)) {
-            // With nobody listening, a connection to a port of this machine can become one with itself.
-            Ok(stream) if stream.local_addr()? == stream.peer_addr()? => last = ErrorKind::ConnectionRefused.into(),
-            Ok(stream) => return Ok(stream),
-            Err(error) => last = error,
-        }
-    }
-    Err(last)
-}
-
-/// Why a handshake did not succeed.
-enum Turned {
-    /// Trying again would not help.
-    Away(Error),
-    /// It might.
-    Broken(io::Error),
-}
-
-impl From<io::Error> for Turned {
-    fn from(error: io::Error) -> Self {
-        Self::Broken(error)
-    }
-}
-
-/// One handshake, as any other rank.
-fn introduce(launch: &Launch, stream: &TcpStream, deadline: Instant) -> std::result::Result<(), Turned> {
-    let away = |what: String, help: &str| Err(Turned::Away(join_error(launch, what, help)));
-    let another = "start the same build of Maestro on all ranks";
-    stream.set_nodelay(true)?;
-    stream.set_write_timeout(Some(HANDSHAKE))?;
-    let magic: [u8; 8] = read(stream, deadline.min(Instant::now() + HANDSHAKE))?;
-    if magic[..7] != MAGIC[..7] {
-        return away("is another program".into(), "set MAESTRO_PORT to a free port, on all ranks");
-    }
-    if magic != MAGIC {
-        // Rank 0 is told, so that it can say whom it waits for.
-        let mut stream = stream;
-        let _ = stream.write_all(&MAGIC);
-        return away("runs another version of Maestro".into(), another);
-    }
-    let nonce: Nonce = read(stream, deadline.min(Instant::now() + HANDSHAKE))?;
-    let (rank, world) = (launch.rank, launch.world);
-    let proof = prove(&launch.secret, nonce, rank, world);
-    let hello = [MAGIC.as_slice(), &rank.to_le_bytes(), &world.to_le_bytes(), &proof].concat();
-    (&mut &*stream).write_all(&hello)?;
-    // From here on rank 0 may count this rank as there: to give up early and come again would be to come twice.
-    let [answer, their_world @ ..]: [u8; ANSWER] = read(stream, deadline)?;
-    match answer {
-        WELCOME => Ok(()),
-        OTHER_VERSION => away("runs another version of Maestro".into(), another),
-        OTHER_SECRET => away(
-            "belongs to another launch: its secret is not this one's".into(),
-            "set MAESTRO_PORT to a free port, or MAESTRO_SECRET to the same text, on all ranks",
-        ),
-        OTHER_WORLD => away(
-            format!("expects {} ranks, and this is rank {rank} of {world}", u32::from_le_bytes(their_world)),
-            "start all ranks with the same number of ranks",
-        ),
-        TAKEN => away(format!("has a rank {rank} already"), "give every process a rank of its own"),
-        _ => away("gave an answer that means nothing".into(), another),
-    }
-}
-
-/// Reads so many bytes, and not a moment longer than until `deadline`, however slowly they trickle in.
-fn read<const N: usize>(mut stream: &TcpStream, deadline: Instant) -> io::Result<[u8; N]> {
-    let mut bytes = [0; N];
-    let mut filled = 0;
-    while filled < N {
-        if Instant::now() >= deadline {
-            return Err(io::Error::new(ErrorKind::TimedOut, "nothing came in time"));
-        }
-        stream.set_read_timeout(Some(left(deadline)))?;
-        match stream.read(&mut bytes[filled..]) {
-            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
-            Ok(read) => filled += read,
-            // A timeout has either name; the deadline above ends it.
-            Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(bytes)
-}
-
-/// What is left of the time. Never nothing, which sockets take for forever.
-fn left(deadline: Instant) -> Duration {
-    deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1))
-}
-
-/// What a rank answers to a nonce.
-fn prove(secret: &str, nonce: Nonce, rank: u32, world: u32) -> [u8; 16] {
-    digest(&[secret.as_bytes(), &nonce, &rank.to_le_bytes(), &world.to_le_bytes()]).to_le_bytes()
-}
-
 /// Seeded by the system, the time and this process.
 fn nonce() -> Nonce {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |time| time.as_nanos());
@@ -351,8 +207,4 @@ fn nonce() -> Nonce {
     nonce[..8].copy_from_slice(&half(0));
     nonce[8..].copy_from_slice(&half(1));
     nonce
-}
-
-fn join_error(launch: &Launch, what: String, help: &str) -> Error {
-    Error::Join { address: format!("{}:{}", launch.address, launch.port), what, help: help.to_string() }
 }
