@@ -118,6 +118,44 @@ pub enum Error {
         /// The contradiction.
         what: String,
     },
+    /// The environment says half of where this process stands among others, or nonsense.
+    #[error("{what}; {help}")]
+    Launch {
+        /// What is wrong, with the variable's name.
+        what: String,
+        /// What would help.
+        help: String,
+    },
+    /// This process did not come together with rank 0's.
+    #[error("rank 0 at {address} {what}; {help}")]
+    Join {
+        /// Host and port.
+        address: String,
+        /// What rank 0, or whoever answers there, did or did not do.
+        what: String,
+        /// What would help.
+        help: String,
+    },
+    /// Other processes did not come in time.
+    #[error("{} did not {what} within {seconds:.1} s; {help}", named(ranks))]
+    Missing {
+        /// The ranks that did not come.
+        ranks: Vec<u32>,
+        /// What they did not do.
+        what: String,
+        /// How long they were waited for.
+        seconds: f64,
+        /// What would help.
+        help: String,
+    },
+    /// The process of a rank failed, or is gone.
+    #[error("rank {rank}: {what}")]
+    Rank {
+        /// The rank.
+        rank: u32,
+        /// What it said, or what became of it.
+        what: String,
+    },
     /// Another rank failed first; that rank's error is the one to read, and the one that a run returns.
     #[error("another rank failed first")]
     Ended,
@@ -130,14 +168,16 @@ fn in_block(block: Option<&str>) -> String {
 
 /// ", waiting for ranks 1, 2", or nothing.
 fn waits_for(peers: &[u32]) -> String {
+    if peers.is_empty() { String::new() } else { format!(", waiting for {}", named(peers)) }
+}
+
+/// "ranks 1, 2", with the first few of many.
+fn named(ranks: &[u32]) -> String {
     const SHOWN: usize = 8;
-    if peers.is_empty() {
-        return String::new();
-    }
-    let plural = if peers.len() == 1 { "" } else { "s" };
-    let names: Vec<String> = peers.iter().take(SHOWN).map(u32::to_string).collect();
-    let more = if peers.len() > SHOWN { format!(" and {} more", peers.len() - SHOWN) } else { String::new() };
-    format!(", waiting for rank{plural} {}{more}", names.join(", "))
+    let plural = if ranks.len() == 1 { "" } else { "s" };
+    let names: Vec<String> = ranks.iter().take(SHOWN).map(u32::to_string).collect();
+    let more = if ranks.len() > SHOWN { format!(" and {} more", ranks.len() - SHOWN) } else { String::new() };
+    format!("rank{plural} {}{more}", names.join(", "))
 }
 
 #[cfg(test)]

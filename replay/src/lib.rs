@@ -13,11 +13,13 @@ pub mod dry;
 mod error;
 pub mod executor;
 mod host;
+mod launch;
 mod layout;
 mod meeting;
 #[cfg(feature = "nccl")]
 pub mod nccl;
 mod settings;
+pub mod store;
 pub mod threads;
 mod timing;
 mod turn;
@@ -27,6 +29,7 @@ use maestro_pattern::{AxisId, BlockId, LaneId, Measurement, Plan, Program};
 
 pub use error::{Error, Result};
 pub use host::available_memory;
+pub use launch::{Launch, Launcher};
 pub use layout::{Layout, Part};
 pub use meeting::{Execution, Meeting, Meetings};
 pub use settings::{Compute, Notice, Observer, Pacing, Phase, Settings, nominal_ns};
