@@ -194,6 +194,9 @@ pub struct How {
     /// Run each turn as one CUDA graph, without host time and host waits (nccl only)
     #[arg(long)]
     pub graph: bool,
+    /// Executions of a block alone that are timed as one, back to back, as nccl-tests does
+    #[arg(long, value_name = "N", default_value_t = Settings::default().back_to_back, value_parser = clap::value_parser!(u32).range(1..=MOST))]
+    pub back_to_back: u32,
     /// Do not run blocks alone
     #[arg(long)]
     pub no_alone: bool,
@@ -225,6 +228,7 @@ impl How {
             compute: named.unwrap_or(compute),
             graph: self.graph,
             alone: !self.no_alone,
+            back_to_back: self.back_to_back,
             verify: !self.no_verify,
             watchdog: Duration::from_secs(self.watchdog),
             ..Settings::default()

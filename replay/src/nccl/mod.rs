@@ -8,8 +8,10 @@ mod buffers;
 mod clock;
 mod doctor;
 mod ffi;
+mod gate;
 mod kernels;
 mod libraries;
+mod marks;
 mod party;
 mod rank;
 mod work;
@@ -117,11 +119,10 @@ fn live(world: &Arc<World>, rank: u32, ordinal: u32, lead: bool, answer: &Sender
         session.rehearse(&mut endpoint)?;
         session.verify(&mut endpoint, lead)?;
         if lead {
-            let cost = endpoint.cost_of_events()?;
-            world
-                .settings
-                .notify
-                .tell(Notice::Note(format!("timing a block costs {:.2} us on the device: two events", cost / 1e3)));
+            let [one, two] = endpoint.cost_of_events()?.map(|ns| ns / 1e3);
+            world.settings.notify.tell(Notice::Note(format!(
+                "timing a block costs {one:.2} us on the device, {two:.2} us where its lane was idle (one event, two)"
+            )));
         }
         endpoint.run_as_graphs(world.settings.graph);
         let record = session.measure(&mut endpoint, lead)?;

@@ -88,7 +88,9 @@ impl Exchange {
         output: Slice,
     ) {
         let (from, to) = (input.part(&part.input), output.part(&part.output));
-        let (dtype, op, root) = (one.dtype, one.op, one.root);
+        let (dtype, root) = (one.dtype, one.root);
+        // One rank's average is what it has. NCCL (2.28) refuses to divide 8-bit floats of a team of one.
+        let op = if ranks == 1 && one.op == ReduceOp::Avg { ReduceOp::Sum } else { one.op };
         let me = seat as u32;
         let equal = |slice: Slice, seat: u32| {
             let each = slice.bytes / ranks;
@@ -232,6 +234,19 @@ impl Op {
             }
             Kernel::Set { size, times } => Self::Set { to: buffers.result().first(size as usize), times },
         })
+    }
+
+    /// How many launches it is.
+    pub(super) fn launches(&self) -> u32 {
+        let launches = match self {
+            Self::Stream { bytes, times, .. } => times.saturating_mul(bytes.div_ceil(2).div_ceil(STREAM)),
+            Self::Product { times, .. }
+            | Self::Hold { times, .. }
+            | Self::Copy { times, .. }
+            | Self::Set { times, .. } => *times,
+            Self::Cuda { .. } => 1,
+        };
+        u32::try_from(launches).unwrap_or(u32::MAX)
     }
 
     /// Puts it on a stream.
