@@ -1,6 +1,6 @@
 //! Blocks: the reusable units of work.
 
-use crate::{Collective, CollectiveKind, Dtype, Place};
+use crate::{Collective, CollectiveKind, Dtype, GemmLayout, Place};
 
 /// A named unit of work that a schedule runs, once or many times.
 #[derive(Clone, Debug, PartialEq)]
@@ -182,6 +182,8 @@ pub enum Kernel {
         batch: u64,
         /// Element type.
         dtype: Dtype,
+        /// How the operands lie in memory.
+        layout: GemmLayout,
         /// How often.
         times: u64,
     },

@@ -1,11 +1,12 @@
-//! The text of `maestro.work`: what a compute block does, a kernel after the other, each `KIND ARGUMENTS... TIMES`.
+//! The text of `maestro.work`: what a compute block does, a kernel after the other, each `KIND ARGUMENTS... TIMES`; of
+//! a product whose operands do not both lie as they are multiplied, their layout comes last.
 //!
 //! One line of text rather than an attribute a number, because a block has any number of kernels and the schema no
 //! lists of lists. It is written by [`crate::export`].
 
 use std::sync::Arc;
 
-use maestro_pattern::{CopyDirection, Dtype};
+use maestro_pattern::{CopyDirection, Dtype, GemmLayout};
 
 use crate::capture::{ActivityKind, OperatorWork, Product, StatedPart};
 
@@ -24,7 +25,11 @@ pub(super) fn parts(name: &Arc<str>, text: &str) -> Option<Vec<StatedPart>> {
         match *words.first()? {
             "gemm" => {
                 let (m, n, k, batch) = (number(1)?, number(2)?, number(3)?, number(4)?);
-                let product = Product { m, n, k, batch, dtype: Dtype::from_name(words.get(5)?)? };
+                let layout = match words.get(7) {
+                    Some(word) => GemmLayout::from_name(word)?,
+                    None => GemmLayout::default(),
+                };
+                let product = Product { m, n, k, batch, dtype: Dtype::from_name(words.get(5)?)?, layout };
                 parts.push(kernel(0, OperatorWork::Products(vec![product; times(6)? as usize])));
             }
             "memory" => {

@@ -151,16 +151,13 @@ impl<'a> Works<'a> {
                             told.push(Kernel::Hold { duration_ns, sms, times });
                         }
                         let products = work.products();
-                        if let (Some(_), Some(Product { m, n, k, batch, dtype })) =
-                            (timeline.unit(index), products.first())
-                        {
+                        if let (Some(_), Some(product)) = (timeline.unit(index), products.first()) {
                             // Stated apart: it stays so.
-                            let (m, n, k, batch, dtype) = (*m, *n, *k, *batch, *dtype);
-                            found.push(Kernel::Gemm { m, n, k, batch, dtype, times: products.len() as u64 });
+                            found.push(gemm(product, products.len() as u64));
                             continue;
                         }
-                        for Product { m, n, k, batch, dtype } in products {
-                            add(&mut found, Kernel::Gemm { m, n, k, batch, dtype, times: 1 });
+                        for product in &products {
+                            add(&mut found, gemm(product, 1));
                         }
                     }
                     Some((_, longest)) if event.activities.contains(&longest) => {}
@@ -183,6 +180,12 @@ impl<'a> Works<'a> {
         }
         found
     }
+}
+
+/// A product as patterns have it.
+fn gemm(product: &Product, times: u64) -> Kernel {
+    let Product { m, n, k, batch, dtype, layout } = *product;
+    Kernel::Gemm { m, n, k, batch, dtype, layout, times }
 }
 
 /// Why work is not believed; `None`: it is.
@@ -247,12 +250,13 @@ fn times(kernel: &mut Kernel) -> &mut u64 {
 
 #[cfg(test)]
 mod tests {
-    use maestro_pattern::Dtype;
+    use maestro_pattern::{Dtype, GemmLayout};
 
     use super::*;
     use crate::capture::{Activity, Launched};
 
-    const PRODUCT: Product = Product { m: 1_000, n: 1_000, k: 1_000, batch: 1, dtype: Dtype::Bf16 };
+    const PRODUCT: Product =
+        Product { m: 1_000, n: 1_000, k: 1_000, batch: 1, dtype: Dtype::Bf16, layout: GemmLayout::Nn };
 
     fn traffic(bytes: u64) -> OperatorWork {
         OperatorWork::Traffic { bytes, guessed: false }
@@ -293,11 +297,6 @@ mod tests {
         }
     }
 
-    fn gemm(times: u64) -> Kernel {
-        let Product { m, n, k, batch, dtype } = PRODUCT;
-        Kernel::Gemm { m, n, k, batch, dtype, times }
-    }
-
     #[test]
     fn an_operators_work_is_done_once_by_its_longest_kernel() {
         let works = [OperatorWork::Products(vec![PRODUCT]), traffic(1_000_000)];
@@ -314,7 +313,7 @@ mod tests {
         let found = Works::new(&timeline, &mut Notes::default());
         let hold = Kernel::Hold { duration_ns: 5_000, sms: Some(132), times: 1 };
         let memory = |bytes| Kernel::Memory { bytes, times: 1 };
-        assert_eq!(found.kernels(&event(&[0, 1, 2, 3, 4, 5])), [gemm(2), memory(2_000_000), hold]);
+        assert_eq!(found.kernels(&event(&[0, 1, 2, 3, 4, 5])), [gemm(&PRODUCT, 2), memory(2_000_000), hold]);
         assert_eq!((found.part(0), found.part(1), found.part(5)), (Part::Products, Part::Products, Part::Held));
         assert_eq!(found.done_by(0), None);
         // In a block without the kernel that stands for the work, the others are held.
@@ -326,7 +325,7 @@ mod tests {
     fn what_is_not_worth_a_line_is_left_out_and_counted_all_the_same() {
         let timeline = timeline(&[OperatorWork::Products(vec![PRODUCT])], &[(90_000, Some((0, 0))), (80, None)]);
         let found = Works::new(&timeline, &mut Notes::default());
-        assert_eq!(found.kernels(&event(&[0, 1])), [gemm(1)]);
+        assert_eq!(found.kernels(&event(&[0, 1])), [gemm(&PRODUCT, 1)]);
         assert_eq!(found.part(1), Part::Held);
         assert_eq!(found.kernels(&event(&[1])).len(), 1, "alone it is all there is");
     }

@@ -2,8 +2,8 @@
 
 use super::node::{Fields, Key, Node, Value};
 use crate::{
-    Block, Collective, CollectiveKind, CopyDirection, CudaKernel, Direction, Error, Kernel, ReduceOp, Result, Transfer,
-    Work,
+    Block, Collective, CollectiveKind, CopyDirection, CudaKernel, Direction, Error, GemmLayout, Kernel, ReduceOp,
+    Result, Transfer, Work,
 };
 
 /// What a block can be: the nine collectives and the other kinds of work.
@@ -150,7 +150,11 @@ fn plain_kernel(kind: &str, body: &Node, times: u64, block: &str) -> Result<Kern
     let what = format!("{kind} of {block}");
     Ok(match kind {
         "gemm" => {
-            let fields = body.fields(&what, &["m", "n", "k", "batch", "dtype"])?;
+            let fields = body.fields(&what, &["m", "n", "k", "batch", "dtype", "layout"])?;
+            let layout = |node: &Node| {
+                let names = GemmLayout::ALL.map(GemmLayout::name);
+                node.one_of(&format!("layout of {what}"), GemmLayout::from_name, names)
+            };
             let side = |name: &str| fields.need(name)?.count(&format!("{name} of {what}"));
             Kernel::Gemm {
                 m: side("m")?,
@@ -158,6 +162,7 @@ fn plain_kernel(kind: &str, body: &Node, times: u64, block: &str) -> Result<Kern
                 k: side("k")?,
                 batch: fields.get("batch").map(|n| n.count("batch")).transpose()?.unwrap_or(1),
                 dtype: fields.need("dtype")?.dtype(&format!("dtype of {what}"))?,
+                layout: fields.get("layout").map(layout).transpose()?.unwrap_or_default(),
                 times,
             }
         }

@@ -4,8 +4,8 @@
 use std::fmt::Write;
 
 use crate::{
-    AxisShape, Block, Body, Collective, CollectiveKind, CommSettings, Direction, Item, Kernel, Pattern, Priority,
-    ReduceOp, Reference, Selector, Step, When, Work, format_bytes, format_duration,
+    AxisShape, Block, Body, Collective, CollectiveKind, CommSettings, Direction, GemmLayout, Item, Kernel, Pattern,
+    Priority, ReduceOp, Reference, Selector, Step, When, Work, format_bytes, format_duration,
 };
 
 /// Writes `pattern`.
@@ -206,7 +206,7 @@ fn kernel(kernel: &Kernel) -> String {
 
 fn plain_kernel(kernel: &Kernel) -> (&'static str, String) {
     match *kernel {
-        Kernel::Gemm { m, n, k, batch, dtype, .. } => {
+        Kernel::Gemm { m, n, k, batch, dtype, layout, .. } => {
             let mut body = Flow::map();
             body.put("m", m);
             body.put("n", n);
@@ -215,6 +215,9 @@ fn plain_kernel(kernel: &Kernel) -> (&'static str, String) {
                 body.put("batch", batch);
             }
             body.put("dtype", dtype.name());
+            if layout != GemmLayout::default() {
+                body.put("layout", layout.name());
+            }
             ("gemm", body.end())
         }
         Kernel::Memory { bytes, .. } => ("memory", format_bytes(bytes)),

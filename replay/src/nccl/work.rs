@@ -207,7 +207,7 @@ impl Op {
     /// cuBLASLt's: no kernel for this shape and element type.
     pub(super) fn new(kernel: &Kernel, blas: Option<&Rc<Handle>>, buffers: &Buffers, slot: Slice) -> Native<Self> {
         Ok(match *kernel {
-            Kernel::Gemm { m, n, k, batch, dtype, times } => {
+            Kernel::Gemm { m, n, k, batch, dtype, layout, times } => {
                 let Some(blas) = blas else {
                     return Err(super::ffi::Failure {
                         call: "cublasLtCreate",
@@ -215,7 +215,7 @@ impl Op {
                     });
                 };
                 Self::Product {
-                    product: Product::new(blas, Gemm { m, n, k, batch, dtype }, BLAS_WORKSPACE)?,
+                    product: Product::new(blas, Gemm { m, n, k, batch, dtype, layout }, BLAS_WORKSPACE)?,
                     operands: [buffers.left(), buffers.right(), buffers.result()],
                     workspace: buffers.blas(),
                     times,
