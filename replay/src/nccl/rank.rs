@@ -76,14 +76,14 @@ enum Way {
 pub(super) struct Rank {
     // Fields are dropped in this order: what uses the context before the context.
     graph: Option<Graph>,
-    // The gate before the lanes: it opens, or they would never empty.
-    gate: Gate,
     marks: Marks,
     tasks: Vec<Option<Rc<Task>>>,
     known: HashMap<Use, Rc<Task>>,
     comms: BTreeMap<(AxisId, LaneId), Arc<Comm>>,
     whole: Option<Comm>,
     lanes: BTreeMap<LaneId, Lane>,
+    // After the lanes' memory, whose freeing waits for what is on the lanes.
+    gate: Gate,
     staging: PinnedMemory,
     kernels: Kernels,
     capability: (u32, u32),
@@ -580,6 +580,7 @@ impl Drop for Rank {
     /// In a world that ended kernels may wait for peers that never come: communicators are given up, or freeing what the
     /// kernels use would wait for ever.
     fn drop(&mut self) {
+        self.gate.open();
         if self.world.party.check().is_err() {
             self.comms.values().for_each(|comm| comm.abort());
             self.whole.iter().for_each(Comm::abort);
