@@ -154,10 +154,15 @@ class Context:
         return self.report(folder, "steps")[0]["step_median_ms"]
 
 
+# Columns wider than this are not padded: a page of them would be mostly blanks.
+WIDEST = 48
+
+
 def table(header, rows):
-    """A Markdown table whose columns also line up as plain text."""
+    """A Markdown table whose columns, but for the widest, also line up as plain text."""
     cells = [[str(cell).replace("|", "\\|") for cell in row] for row in [header, *rows]]
     widths = [max(len(row[column]) for row in cells) for column in range(len(header))]
+    widths = [width if width <= WIDEST else len(header[column]) for column, width in enumerate(widths)]
     lines = ["| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths)) + " |" for row in cells]
     lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
     return "\n".join(lines)

@@ -128,7 +128,8 @@ def compare(context, part, workload, captures, unprofiled, whose):
 def step(context, part, what, measured, wanted, whose, bar=None):
     off = percent(measured, wanted)
     said = f"{measured:.1f} ms, {off:+.1f} % against {whose}, {wanted:.1f} ms"
-    context.results.add(part, f"step of {what}", f"within {bar} %" if bar else "-", said, abs(off) <= bar if bar else None)
+    holds = abs(off) <= bar if bar else None
+    context.results.add(part, f"step of {what}", f"within {bar} %" if bar else "-", said, holds)
 
 
 def collectives(context, workload, gaps, dry):
