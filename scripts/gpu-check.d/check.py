@@ -84,6 +84,8 @@ class Done:
 
     def why(self):
         """The last line of the output with something in it, or that the time was up."""
+        if self.status is None and self.seconds == 0:
+            return "not begun: the time was up"
         if self.status is None:
             return f"no end after {self.seconds:.0f} s"
         lines = [line.strip() for line in self.output.splitlines() if line.strip()]
