@@ -20,6 +20,8 @@ pub enum OperatorWork {
         /// Whether that is a guess: no rule is known for the operator, and its inputs are taken as read once and as
         /// much written as the largest has; or its tensors were too many to record, and thread blocks were counted.
         guessed: bool,
+        /// How long that takes in nanoseconds, where the recording states it; elsewhere the kernels' times tell.
+        lasts_ns: Option<u64>,
     },
     /// Nothing that is understood, for a time that the recording states: it comes from a pattern that holds it so.
     Held {

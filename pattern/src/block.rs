@@ -191,6 +191,9 @@ pub enum Kernel {
     Memory {
         /// Bytes read and written, each time.
         bytes: u64,
+        /// How long it took where it was captured, in nanoseconds, each time: no device is given less time. `None`: as
+        /// fast as the device can.
+        lasts_ns: Option<u64>,
         /// How often.
         times: u64,
     },
@@ -227,7 +230,7 @@ impl Kernel {
     pub fn bytes(&self) -> Option<u64> {
         match *self {
             Self::Gemm { .. } | Self::Hold { .. } => None,
-            Self::Memory { bytes: size, times } | Self::Copy { size, times, .. } | Self::Set { size, times } => {
+            Self::Memory { bytes: size, times, .. } | Self::Copy { size, times, .. } | Self::Set { size, times } => {
                 Some(size.saturating_mul(times))
             }
         }

@@ -27,6 +27,7 @@ blocks:
       - {gemm: {m: 16384, n: 4096, k: 4096, dtype: bf16}, times: 4}
       - {gemm: {m: 64, n: 64, k: 64, batch: 12, dtype: f32, layout: tn}}
       - {memory: 1200000000}
+      - {memory: 1KiB, lasts: 35us, times: 3}
       - {hold: 35us, sms: 132}
       - {copy: {d2d: 1KiB}, times: 2}
       - {set: 4KiB}

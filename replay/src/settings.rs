@@ -226,7 +226,8 @@ mod tests {
 
     #[test]
     fn work_that_no_clock_has_seen_has_no_duration() {
-        let block = Block::new("x", Work::Compute(vec![hold(5, 1), Kernel::Memory { bytes: 8, times: 1 }]));
+        let block =
+            Block::new("x", Work::Compute(vec![hold(5, 1), Kernel::Memory { bytes: 8, lasts_ns: None, times: 1 }]));
         assert_eq!(nominal_ns(&block, 0, Pacing::Gaps), None);
     }
 }

@@ -55,7 +55,7 @@ fn texts_of_work_are_read_whole_or_not_at_all() {
         let Some(OperatorWork::Products(products)) = &parts[0].work else { panic!("{parts:?}") };
         assert!(products.iter().all(|product| product.layout.name() == layout), "{text}");
     }
-    assert_eq!(parts[1].work, Some(OperatorWork::Traffic { bytes: 20, guessed: false }));
+    assert_eq!(parts[1].work, Some(OperatorWork::Traffic { bytes: 20, guessed: false, lasts_ns: None }));
     assert_eq!(parts[2].work, Some(OperatorWork::Held { duration_ns: 99, sms: None, times: 1 }));
     for wrong in [
         "",

@@ -321,7 +321,8 @@ fn compute(mut node: Node, kernels: &[Kernel]) -> Node {
                 // Last, and only if it is another than that of old files, which have none.
                 if *layout == GemmLayout::default() { product } else { format!("{product} {}", layout.name()) }
             }
-            Kernel::Memory { bytes, times } => format!("memory {bytes} {times}"),
+            Kernel::Memory { bytes, lasts_ns: None, times } => format!("memory {bytes} {times}"),
+            Kernel::Memory { bytes, lasts_ns: Some(ns), times } => format!("memory {bytes} {times} {ns}"),
             Kernel::Hold { duration_ns, sms, times } => format!("hold {duration_ns} {} {times}", sms.unwrap_or(0)),
             Kernel::Copy { direction, size, times } => format!("copy {} {size} {times}", direction.name()),
             Kernel::Set { size, times } => format!("set {size} {times}"),

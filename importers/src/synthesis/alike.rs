@@ -198,7 +198,7 @@ fn differing(a: &[Kernel], b: &[Kernel]) -> Option<Vec<(u64, u64)>> {
                 let same = (batch, dtype, layout, times) == (batch2, dtype2, layout2, times2);
                 same && sides.iter().all(|(a, b)| close(*a, *b))
             }
-            (Kernel::Memory { bytes, times }, Kernel::Memory { bytes: other, times: times2 })
+            (Kernel::Memory { bytes, times, .. }, Kernel::Memory { bytes: other, times: times2, .. })
             | (Kernel::Set { size: bytes, times }, Kernel::Set { size: other, times: times2 }) => {
                 times == times2 && close(*bytes, *other)
             }
@@ -273,7 +273,7 @@ mod tests {
     fn expert(tokens: u64) -> Work {
         let dtype = Dtype::Bf16;
         let gemm = |m, n, k| Kernel::Gemm { m, n, k, batch: 1, dtype, layout: GemmLayout::Nt, times: 1 };
-        let memory = Kernel::Memory { bytes: tokens * 100, times: 1 };
+        let memory = Kernel::Memory { bytes: tokens * 100, lasts_ns: None, times: 1 };
         Work::Compute(vec![gemm(tokens, 512, 64), gemm(tokens, 64, 512), memory])
     }
 

@@ -126,6 +126,28 @@ impl<'a> Works<'a> {
         }
     }
 
+    /// How long the memory traffic of a compute event takes, in nanoseconds: the time of its kernels, or what the
+    /// recording states instead. `None`: it states the traffic and no time.
+    pub fn traffic_ns(&self, event: &Event) -> Option<i64> {
+        let timeline = self.timeline;
+        let mut all = 0;
+        for &index in &event.activities {
+            let activity = &timeline.activities[index];
+            match (activity.kind, self.of(index)) {
+                (ActivityKind::Copy { direction: None, .. }, _) => all += activity.duration_ns,
+                (ActivityKind::Kernel { .. }, Some((OperatorWork::Traffic { lasts_ns, .. }, longest))) => {
+                    match timeline.unit(index) {
+                        None => all += activity.duration_ns,
+                        Some(_) if longest == index => all += i64::try_from((*lasts_ns)?).ok()?,
+                        Some(_) => {}
+                    }
+                }
+                _ => {}
+            }
+        }
+        Some(all)
+    }
+
     /// What a compute event does: its products, its copies and sets, all of its traffic, and a remainder to hold.
     pub fn kernels(&self, event: &Event) -> Vec<Kernel> {
         let timeline = self.timeline;
@@ -171,7 +193,7 @@ impl<'a> Works<'a> {
             }
         }
         if traffic_bytes > 0 {
-            found.push(Kernel::Memory { bytes: traffic_bytes.min(MOST_BYTES), times: 1 });
+            found.push(Kernel::Memory { bytes: traffic_bytes.min(MOST_BYTES), lasts_ns: None, times: 1 });
         }
         found.extend(told);
         if hold_ns > 0 && hold_ns as f64 >= HELD * kernels_ns as f64 {
@@ -192,7 +214,7 @@ fn gemm(product: &Product, times: u64) -> Kernel {
 fn doubt(work: &OperatorWork, total_ns: i64, name: &str) -> Option<&'static str> {
     let ns = total_ns.max(1) as f64;
     match work {
-        OperatorWork::Traffic { bytes, guessed } => {
+        OperatorWork::Traffic { bytes, guessed, .. } => {
             let bytes = *bytes as f64;
             if bytes > ns * if *guessed { GUESSED_BYTES_A_NS } else { MOST_BYTES_A_NS } {
                 return Some("operators whose traffic no memory moves in their time, held instead");
@@ -259,7 +281,7 @@ mod tests {
         Product { m: 1_000, n: 1_000, k: 1_000, batch: 1, dtype: Dtype::Bf16, layout: GemmLayout::Nn };
 
     fn traffic(bytes: u64) -> OperatorWork {
-        OperatorWork::Traffic { bytes, guessed: false }
+        OperatorWork::Traffic { bytes, guessed: false, lasts_ns: None }
     }
 
     /// Kernels as (duration, operator's number and work).
@@ -312,10 +334,14 @@ mod tests {
         let timeline = timeline(&works, &kernels);
         let found = Works::new(&timeline, &mut Notes::default());
         let hold = Kernel::Hold { duration_ns: 5_000, sms: Some(132), times: 1 };
-        let memory = |bytes| Kernel::Memory { bytes, times: 1 };
+        let memory = |bytes| Kernel::Memory { bytes, lasts_ns: None, times: 1 };
         assert_eq!(found.kernels(&event(&[0, 1, 2, 3, 4, 5])), [gemm(&PRODUCT, 2), memory(2_000_000), hold]);
         assert_eq!((found.part(0), found.part(1), found.part(5)), (Part::Products, Part::Products, Part::Held));
         assert_eq!(found.done_by(0), None);
+        assert_eq!(
+            (found.traffic_ns(&event(&[0, 1, 2, 3, 4, 5])), found.traffic_ns(&event(&[4]))),
+            (Some(1_200), Some(700))
+        );
         // In a block without the kernel that stands for the work, the others are held.
         let hold = Kernel::Hold { duration_ns: 100, sms: Some(132), times: 1 };
         assert_eq!(found.kernels(&event(&[0, 3])), [memory(1_000_000), hold]);
@@ -332,7 +358,7 @@ mod tests {
 
     #[test]
     fn work_that_no_device_does_is_held_and_noted() {
-        let guess = |bytes| OperatorWork::Traffic { bytes, guessed: true };
+        let guess = |bytes| OperatorWork::Traffic { bytes, guessed: true, lasts_ns: None };
         let none = Product { m: 0, ..PRODUCT };
         for (work, ns, believed) in [
             // 2 x 10^9 operations: 20 PFLOP/s are 100 ns.

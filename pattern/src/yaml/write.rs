@@ -193,10 +193,11 @@ fn kernel(kernel: &Kernel) -> String {
             map.maybe("sms", sms);
             times
         }
-        Kernel::Gemm { times, .. }
-        | Kernel::Memory { times, .. }
-        | Kernel::Copy { times, .. }
-        | Kernel::Set { times, .. } => times,
+        Kernel::Memory { lasts_ns, times, .. } => {
+            map.maybe("lasts", lasts_ns.map(format_duration));
+            times
+        }
+        Kernel::Gemm { times, .. } | Kernel::Copy { times, .. } | Kernel::Set { times, .. } => times,
     };
     if times != 1 {
         map.put("times", times);

@@ -206,7 +206,7 @@ mod tests {
     fn a_long_stream_goes_round() {
         assert_eq!(runs(2 * STREAM + 5).collect::<Vec<_>>(), [STREAM as usize, STREAM as usize, 5]);
         assert_eq!(runs(0).count(), 0);
-        let kernel = Kernel::Memory { bytes: 8 * STREAM, times: 1 };
+        let kernel = Kernel::Memory { bytes: 8 * STREAM, lasts_ns: None, times: 1 };
         assert_eq!(Workspace::of(&[kernel]).bytes(), 2 * STREAM as usize);
     }
 
@@ -215,7 +215,7 @@ mod tests {
         let kernels = [
             Kernel::Gemm { m: 5, n: 7, k: 3, batch: 2, dtype: Dtype::F64, layout: GemmLayout::Tn, times: 2 },
             Kernel::Gemm { m: 9, n: 2, k: 4, batch: 1, dtype: Dtype::Bf16, layout: GemmLayout::Nt, times: 1 },
-            Kernel::Memory { bytes: 1001, times: 3 },
+            Kernel::Memory { bytes: 1001, lasts_ns: None, times: 3 },
             Kernel::Hold { duration_ns: 1, sms: None, times: 1 },
             Kernel::Copy { direction: maestro_pattern::CopyDirection::H2d, size: 4097, times: 1 },
             Kernel::Set { size: 8191, times: 1 },

@@ -57,7 +57,7 @@ enum Act {
 struct Lane {
     stream: Stream,
     buffers: Buffers,
-    /// Where its holds keep their begin.
+    /// Where its timed kernels keep their begin.
     slot: DeviceMemory,
 }
 

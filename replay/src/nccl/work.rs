@@ -189,7 +189,7 @@ pub(super) enum Op {
     /// A product.
     Product { product: Product, operands: [Slice; 3], workspace: Slice, times: u64 },
     /// Memory traffic, in runs over the same buffers.
-    Stream { from: Slice, to: Slice, bytes: u64, times: u64 },
+    Stream { memory: [Slice; 3], bytes: u64, ns: u64, times: u64 },
     /// Keeps multiprocessors busy.
     Hold { ns: u64, sms: Option<u32>, times: u64, slot: Slice },
     /// A copy by the copy engine.
@@ -201,7 +201,7 @@ pub(super) enum Op {
 }
 
 impl Op {
-    /// What `kernel` does in the buffers of its lane. `slot` is the lane's memory for holds.
+    /// What `kernel` does in the buffers of its lane. `slot` is the lane's memory for timed kernels.
     ///
     /// # Errors
     /// cuBLASLt's: no kernel for this shape and element type.
@@ -221,7 +221,12 @@ impl Op {
                     times,
                 }
             }
-            Kernel::Memory { bytes, times } => Self::Stream { from: buffers.left(), to: buffers.right(), bytes, times },
+            Kernel::Memory { bytes, lasts_ns, times } => Self::Stream {
+                memory: [buffers.left(), buffers.right(), slot],
+                bytes,
+                ns: lasts_ns.unwrap_or(0),
+                times,
+            },
             Kernel::Hold { duration_ns, sms, times } => Self::Hold { ns: duration_ns, sms, times, slot },
             Kernel::Copy { direction, size, times } => {
                 let (from, to) = match direction {
@@ -258,14 +263,15 @@ impl Op {
             Self::Product { product, operands, workspace, times } => {
                 (0..*times).try_for_each(|_| product.run(*operands, *workspace, on))
             }
-            Self::Stream { from, to, bytes, times } => {
+            Self::Stream { memory, bytes, ns, times } => {
                 // Half is read, half is written.
                 let half = bytes.div_ceil(2);
                 (0..*times).try_for_each(|_| {
                     let mut left = half;
                     while left > 0 {
                         let run = left.min(STREAM);
-                        kernels.stream(*from, *to, run, on)?;
+                        let share = u128::from(*ns) * u128::from(run) / u128::from(half);
+                        kernels.stream(*memory, run, share as u64, on)?;
                         left -= run;
                     }
                     Ok(())

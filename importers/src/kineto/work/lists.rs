@@ -56,7 +56,7 @@ pub(super) fn traffic<'a>(
     let elements = elements.or_else(|| chunks(kernels)?.checked_mul(CHUNK))?;
     let (to, from) = types.unwrap_or((4, 4));
     let each = u64::from(reads) * from + u64::from(writes) * to;
-    Some(OperatorWork::Traffic { bytes: elements.checked_mul(each)?, guessed })
+    Some(OperatorWork::Traffic { bytes: elements.checked_mul(each)?, guessed, lasts_ns: None })
 }
 
 /// Thread blocks of the kernels that take a chunk each.
