@@ -32,7 +32,7 @@ pub use host::available_memory;
 pub use launch::{Launch, Launcher};
 pub use layout::{Layout, Part};
 pub use meeting::{Execution, Meeting, Meetings};
-pub use settings::{Compute, Notice, Observer, Pacing, Phase, Settings, nominal_ns};
+pub use settings::{Compute, Notice, Observer, Pacing, Phase, Settings, idle_ns, nominal_ns};
 pub use turn::Turn;
 
 /// Every back end, simplest first.
