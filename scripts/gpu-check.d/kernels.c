@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The record of a kernel in the CUPTI at hand, which kernels.py takes from its header. All newer ones begin like this. */
+/* The record of a kernel in the CUPTI at hand; kernels.py takes it from its header. All newer ones begin like this. */
 #ifndef KERNEL
 #define KERNEL CUpti_ActivityKernel9
 #endif
