@@ -15,7 +15,7 @@ import data
 from check import Trouble, cuda_homes, median
 
 SOURCE = Path(__file__).with_name("kernels.c")
-# Ends by CUPTI and by the replay's events, which differ by a constant an iteration, may stray so far from it.
+# So far may ends by CUPTI lie from those by the replay's events.
 STRAY_US = 100.0
 # Assignments of streams to lanes that are tried.
 MOST_WAYS = 1000
@@ -38,7 +38,7 @@ class Ruled:
 
     transfers: dict
     step_ms: float
-    # How far the ends of kernels lie from the replay's own, and how much later they end on the second device.
+    # How far the ends of kernels lie from the replay's own, and how much later all-reduces end on the second device.
     stray_us: float
     apart_us: float | None
 
@@ -198,12 +198,19 @@ def transfers(pairs):
 
 
 def strays(pairs):
-    """How far kernels end from where their executions do, in us (median): a constant an iteration and rank apart."""
+    """How far kernels end from where their executions do, in us: the median of the rank and lane where it is largest.
+
+    The two clocks are a constant apart, which is taken off for each iteration of a rank.
+    """
     ends = defaultdict(list)
     for row, kernel in pairs:
-        ends[row["rank"], row["round"], row["iteration"]].append(kernel.end - row["end_ns"])
-    centers = {key: median(values) for key, values in ends.items()}
-    return median(abs(value - centers[key]) / 1e3 for key, values in ends.items() for value in values) or 0.0
+        ends[row["rank"], row["round"], row["iteration"]].append((row["lane"], kernel.end - row["end_ns"]))
+    found = defaultdict(list)
+    for (rank, *_), values in ends.items():
+        center = median(value for _, value in values)
+        for lane, value in values:
+            found[rank, lane].append(abs(value - center) / 1e3)
+    return max((median(values) for values in found.values()), default=0.0)
 
 
 def apart(pairs, kinds):

@@ -254,6 +254,10 @@ class Kernels(unittest.TestCase):
         pairs = kernels.pair(rows, self.KINDS, self.LANES, kernels.read(text))
         shifted = [(row, other) for (row, _), (_, other) in zip(pairs, pairs[1:] + pairs[:1])]
         self.assertGreater(kernels.strays(shifted), kernels.STRAY_US)
+        # One lane of three that has another's kernels is not outvoted by the others.
+        late = [(row, kernels.Kernel(ran.operation, ran.start, ran.end + 400_000 * (row["lane"] == "messages")))
+                for row, ran in pairs]
+        self.assertAlmostEqual(kernels.strays(late), 400.0)
 
     def test_records_that_are_not_complete(self):
         line = "0,13,1,2,ncclDevKernel_SendRecv\n"
