@@ -389,3 +389,6 @@ fn wait_for(moment: Instant) {
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+pub(crate) use tests::{LONG, launches, run as together};

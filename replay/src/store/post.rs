@@ -191,9 +191,10 @@ impl Post {
         };
         let mut known = self.rank == 0 || matches!(source, Source::Told(_));
         for (index, link) in self.links.iter().enumerate().filter(|(index, _)| Some(*index) != heard_from) {
+            let listens = self.with(|inbox| !inbox.boxes[index].left && !inbox.boxes[index].closed);
             // Whoever cannot be told has trouble of its own.
             let told = self.send(index, Kind::Fail, &failure).is_ok();
-            known |= told && link.rank == 0;
+            known |= listens && told && link.rank == 0;
         }
         self.with(|inbox| inbox.known = known);
     }

@@ -10,7 +10,7 @@ use super::*;
 use crate::Launcher;
 
 /// Longer than any test takes, so that it never decides one.
-const LONG: Duration = Duration::from_secs(60);
+pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 /// A port that is free and that no other test takes: below those that the system gives to connections, and far from
 /// where a process that was started next to this one looks.
@@ -25,7 +25,7 @@ fn port() -> u16 {
     }
 }
 
-fn launches(world: u32) -> Vec<Launch> {
+pub(crate) fn launches(world: u32) -> Vec<Launch> {
     let port = port();
     let launch = |rank| Launch {
         rank,
@@ -40,7 +40,7 @@ fn launches(world: u32) -> Vec<Launch> {
 }
 
 /// Runs every rank of a world in a thread of its own, once all have joined, and gives what each returned.
-fn run<R: Send>(world: u32, body: impl Fn(Store) -> R + Sync) -> Vec<R> {
+pub(crate) fn run<R: Send>(world: u32, body: impl Fn(Store) -> R + Sync) -> Vec<R> {
     let launches = launches(world);
     let body = &body;
     thread::scope(|scope| {
