@@ -54,6 +54,9 @@ pub fn spread<'b>(backend: &'b dyn Backend, plan: &Plan, launch: &Launch) -> Res
     Ok(spread)
 }
 
+/// The least time in which processes that have come must do what all then agree on: load libraries, make a folder.
+const READY: Duration = Duration::from_secs(60);
+
 /// This process among those of its launch, once all have come together.
 pub struct Crew {
     launch: Launch,
@@ -67,6 +70,8 @@ impl Crew {
     /// As [`Store::join`].
     pub fn join(launch: Launch, patience: Duration) -> Result<Self> {
         let store = Arc::new(Store::join(&launch, patience)?);
+        // Whoever expects all to be there at once does not expect them to be ready at once.
+        store.set_patience(patience.max(READY));
         Ok(Self { launch, store })
     }
 

@@ -37,6 +37,10 @@ impl Spread for Nccl {
             let world = Arc::new(World::new(plan, settings, parts, party, end, &[rank]));
             store.set_patience(world.silence + PATIENCE);
             let mut records = run_each(&world, &[(rank, device)])?;
+            let apart_us = 2e6 * world.party.clock_error().as_secs_f64();
+            settings.notify.tell(Notice::Note(format!(
+                "each rank was a process; their clocks, and so starts on different ranks, agree within {apart_us:.1} us"
+            )));
             let own = records.pop().map(|(_, record)| record).unwrap_or_default();
             let records = crew.exchange(own)?;
             Ok(Session::new(plan, settings)?.measurements_of(rank, records))
