@@ -106,7 +106,7 @@ fn agree<T>(crew: &Crew, mine: anyhow::Result<T>) -> Result<T, Stop> {
     let (refusal, done) = match mine {
         Ok(done) => (Ok(()), Ok(done)),
         Err(error) => {
-            let what = format!("{error:#}");
+            let what = error.to_string();
             (Err(what.clone()), Err(Error::Rank { rank: crew.launch().rank, what }))
         }
     };
