@@ -6,9 +6,10 @@
 //! its part, and when all have, the first writes `run.json` ([`RunWriter::finish`]). Until then the folder holds no run.
 
 use std::fs::{self, File};
+use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::{Duration, Instant, SystemTime};
-use std::{process, thread};
 
 use super::writer::{clear, describe};
 use super::{MARK, PATTERN_YAML, RUN_JSON, UNFINISHED, part_path};
@@ -21,8 +22,9 @@ impl RunWriter {
     /// As [`RunWriter::check`].
     pub fn offer(folder: &Path) -> Result<PathBuf> {
         Self::check(folder)?;
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_nanos());
-        let mark = folder.join(format!("{MARK}{}-{now}{UNFINISHED}", process::id()));
+        // Of this launch alone: no other machine has a file of this name by accident.
+        let name = RandomState::new().hash_one(SystemTime::now());
+        let mark = folder.join(format!("{MARK}{name:016x}{UNFINISHED}"));
         File::create_new(&mark).map_err(Error::io(&mark, "write the file"))?;
         Ok(mark)
     }
