@@ -30,7 +30,7 @@ PARTS = [
     ("i", "step as a CUDA graph", 20, parts_fidelity.graph),
     ("b", "conformance", 90, parts_machine.conformance),
     ("k", "a process a GPU by torchrun", 30, parts_machine.torchrun),
-    ("j", "memory checker", 130, parts_machine.sanitizer),
+    ("j", "memory checker", 170, parts_machine.sanitizer),
     ("w", "second witness: training here", 75, parts_fidelity.witnesses),
 ]
 NO_BARS = "w"
