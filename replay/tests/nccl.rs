@@ -168,6 +168,21 @@ fn priorities_and_settings_reach_the_libraries() {
 }
 
 #[test]
+fn a_call_that_fails_is_named_with_its_rank_and_block() {
+    let machine = Machine::new(4).with("STANDIN_FAIL", "ncclAllReduce@2");
+    machine.run("a_call_that_fails_is_named_with_its_rank_and_block", || {
+        let text = error(Nccl.run(&reducing(4), &settings())).to_string();
+        let told = "internal error; NCCL says: the stand-in was told to fail";
+        assert_eq!(text, format!("rank 2, block `sum`: ncclAllReduce failed: {told}"));
+        // Every rank gave its communicators up, or those that wait for rank 2 would wait for ever.
+        for device in 0..4 {
+            let gone = |what: &str| log(device).iter().filter(|line| line.what == what).count();
+            assert_eq!((gone("abort"), gone("destroy")), (2, 0), "device {device}");
+        }
+    });
+}
+
+#[test]
 fn a_driver_that_fails_is_named_with_its_rank_and_block() {
     let text = "axes: {dp: {size: 2}}\nlanes: {compute: {}, comm: {}}\nblocks:\n  work: {compute: [{hold: 1us}]}\n  \
         sum: {all_reduce: {size: 40, dtype: f32}}\nschedule:\n  - {run: work, lane: compute}\n  \
@@ -198,6 +213,13 @@ fn assert_hangs(error: &Error, ranks: u32) {
 }
 
 #[test]
+fn work_that_never_ends_is_named() {
+    Machine::new(3).with("STANDIN_HANG", "ncclAllReduce@1").run("work_that_never_ends_is_named", || {
+        assert_hangs(&error(Nccl.run(&reducing(3), &settings())), 3);
+    });
+}
+
+#[test]
 fn a_call_that_never_returns_is_named() {
     Machine::new(1).with("STANDIN_STALL", "ncclAllReduce@0").run("a_call_that_never_returns_is_named", || {
         assert_hangs(&error(Nccl.run(&reducing(1), &settings())), 1);
@@ -210,6 +232,17 @@ fn a_rank_that_never_joins_is_named() {
     machine.run("a_rank_that_never_joins_is_named", || {
         let text = error(Nccl.run(&reducing(2), &settings())).to_string();
         assert!(text.contains(": it joins the communicator of all ranks and has not returned for "), "{text}");
+    });
+}
+
+#[test]
+fn what_a_communicator_says_of_itself_ends_the_run() {
+    let machine = Machine::new(2).with("STANDIN_BREAK", "ncclAllReduce@1");
+    machine.run("what_a_communicator_says_of_itself_ends_the_run", || {
+        // More patience than the test has: nothing but the communicator's own word may end it.
+        let settings = Settings { watchdog: Duration::from_secs(3600), ..settings() };
+        let text = error(Nccl.run(&reducing(2), &settings)).to_string();
+        assert!(text.starts_with("rank 1") && text.contains("remote process exited"), "{text}");
     });
 }
 

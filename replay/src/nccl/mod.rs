@@ -113,32 +113,41 @@ fn run_each(world: &Arc<World>, ranks: &[u32]) -> Result<Vec<(u32, Record)>> {
 fn live(world: &Arc<World>, rank: u32, ordinal: u32, lead: bool, answer: &Sender<Answer>) {
     let work = || {
         let mut endpoint = Rank::new(world, rank, ordinal)?;
-        let session = Session::new(&world.plan, &world.settings)?;
-        session.rehearse(&mut endpoint)?;
-        session.verify(&mut endpoint, lead)?;
-        if lead {
-            let cost = endpoint.cost_of_events()?;
-            world
-                .settings
-                .notify
-                .tell(Notice::Note(format!("timing a block costs {:.2} us on the device: two events", cost / 1e3)));
-        }
-        endpoint.run_as_graphs(world.settings.graph);
-        let record = session.measure(&mut endpoint, lead)?;
-        if lead {
-            let (issue_ns, error) = endpoint.costs();
-            world.settings.notify.tell(Notice::Note(format!(
-                "issuing took the host {:.1} us a block; times of ranks agree within {:.1} us",
-                issue_ns / 1e3,
-                2.0 * error.as_secs_f64() * 1e6
-            )));
-        }
-        Ok(record)
+        perform(world, &mut endpoint, lead).map_err(|error| {
+            // The others hear of it before the endpoint is dropped: that may wait for them.
+            world.end.fail(error);
+            Error::Ended
+        })
     };
     let result = catch_unwind(AssertUnwindSafe(work))
         .unwrap_or_else(|panic| Err(Error::Panicked { rank, message: said(panic.as_ref()) }));
     // Whoever does not listen any more has given the world up.
     let _ = answer.send((rank, result));
+}
+
+/// Everything that a rank runs. Of the ranks of a process, one is the `lead`.
+fn perform(world: &World, endpoint: &mut Rank, lead: bool) -> Result<Record> {
+    let note = |text: String| {
+        if lead {
+            world.settings.notify.tell(Notice::Note(text));
+        }
+    };
+    let session = Session::new(&world.plan, &world.settings)?;
+    session.rehearse(endpoint)?;
+    session.verify(endpoint, lead)?;
+    if lead {
+        let cost = endpoint.cost_of_events()?;
+        note(format!("timing a block costs {:.2} us on the device: two events", cost / 1e3));
+    }
+    endpoint.run_as_graphs(world.settings.graph);
+    let record = session.measure(endpoint, lead)?;
+    let (issue_ns, error) = endpoint.costs();
+    note(format!(
+        "issuing took the host {:.1} us a block; times of ranks agree within {:.1} us",
+        issue_ns / 1e3,
+        2.0 * error.as_secs_f64() * 1e6
+    ));
+    Ok(record)
 }
 
 /// Waits for the answers of all ranks. The first failure ends the world; the others then have a while to come home.
