@@ -31,6 +31,15 @@ fn reducing(ranks: u32) -> Plan {
     ))
 }
 
+/// Ranks that hold one lane and then reduce together on the other.
+fn holding_and_reducing(ranks: u32) -> Plan {
+    plan(&format!(
+        "axes: {{dp: {{size: {ranks}}}}}\nlanes: {{compute: {{}}, comm: {{}}}}\nblocks:\n  \
+         work: {{compute: [{{hold: 1us}}]}}\n  sum: {{all_reduce: {{size: 40, dtype: f32}}}}\nschedule:\n  \
+         - {{run: work, lane: compute}}\n  - {{run: sum, on: dp, lane: comm, after: [work]}}\n"
+    ))
+}
+
 /// Three iterations of the step, nothing else, and little patience.
 fn settings() -> Settings {
     let watchdog = Duration::from_millis(500);
@@ -184,12 +193,9 @@ fn a_call_that_fails_is_named_with_its_rank_and_block() {
 
 #[test]
 fn a_driver_that_fails_is_named_with_its_rank_and_block() {
-    let text = "axes: {dp: {size: 2}}\nlanes: {compute: {}, comm: {}}\nblocks:\n  work: {compute: [{hold: 1us}]}\n  \
-        sum: {all_reduce: {size: 40, dtype: f32}}\nschedule:\n  - {run: work, lane: compute}\n  \
-        - {run: sum, on: dp, lane: comm, after: [work]}\n";
     let machine = Machine::new(2).with("STANDIN_FAIL", "cuStreamWaitEvent@1");
     machine.run("a_driver_that_fails_is_named_with_its_rank_and_block", || {
-        let text = error(Nccl.run(&plan(text), &settings())).to_string();
+        let text = error(Nccl.run(&holding_and_reducing(2), &settings())).to_string();
         let told = "cuStreamWaitEvent failed: unknown error (CUDA_ERROR_UNKNOWN)";
         assert_eq!(text, format!("rank 1, block `sum`: {told}"));
     });
@@ -215,7 +221,17 @@ fn assert_hangs(error: &Error, ranks: u32) {
 #[test]
 fn work_that_never_ends_is_named() {
     Machine::new(3).with("STANDIN_HANG", "ncclAllReduce@1").run("work_that_never_ends_is_named", || {
-        assert_hangs(&error(Nccl.run(&reducing(3), &settings())), 3);
+        assert_hangs(&error(Nccl.run(&holding_and_reducing(3), &settings())), 3);
+    });
+}
+
+/// The first execution is the rehearsal, the second the first of the graph, in the third the events have times already.
+#[test]
+fn work_that_never_ends_is_named_in_a_graph() {
+    let machine = Machine::new(3).with("STANDIN_HANG", "ncclAllReduce@1+2");
+    machine.run("work_that_never_ends_is_named_in_a_graph", || {
+        let settings = Settings { graph: true, ..settings() };
+        assert_hangs(&error(Nccl.run(&holding_and_reducing(3), &settings)), 3);
     });
 }
 

@@ -80,6 +80,8 @@ enum Way {
 pub(super) struct Rank {
     // Fields are dropped in this order: what uses the context before the context.
     graph: Option<Graph>,
+    /// Behind a launched graph.
+    graph_end: Event,
     marks: Vec<Marks>,
     tasks: Vec<Option<Rc<Task>>>,
     known: HashMap<Use, Rc<Task>>,
@@ -148,6 +150,7 @@ impl Rank {
         let now = Instant::now();
         let mut this = Self {
             graph: None,
+            graph_end: Event::new(cuda, false).map_err(on)?,
             marks: Vec::new(),
             tasks: Vec::new(),
             known: HashMap::new(),
@@ -359,12 +362,17 @@ impl Rank {
     /// The error of a hang: of the execution that has begun and not ended, else of the first that has not ended.
     fn stuck(&self) -> Error {
         let marks = |index: &u32| &self.marks[*index as usize];
-        let open: Vec<u32> =
-            self.issued.iter().copied().filter(|index| !marks(index).end.ended().unwrap_or(false)).collect();
-        let begun = open.iter().find(|index| marks(index).start.ended().unwrap_or(false));
+        let open: Vec<u32> = self.issued.iter().copied().filter(|index| !self.reached(&marks(index).end)).collect();
+        let begun = open.iter().find(|index| self.reached(&marks(index).start));
         let task = begun.or(open.first()).and_then(|index| self.tasks.get(*index as usize)?.as_deref());
         let Some(task) = task else { return Error::Ended };
         self.world.hang(self.rank, task.block, task.lane, task.communicator, self.world.silence)
+    }
+
+    /// Whether the device has come to an event of this iteration.
+    fn reached(&self, event: &Event) -> bool {
+        // Launching a graph does not reset its events: until it comes to one, that has ended in the run before.
+        event.ended().unwrap_or(false) && (self.way != Way::Graph || self.device_clock.passed(event))
     }
 
     /// Puts an issue on its lane.
@@ -540,8 +548,10 @@ impl Endpoint for Rank {
         if let Some(graph) = self.graph.as_ref().filter(|_| self.way == Way::Graph) {
             let main = self.device_clock.stream();
             main.launch_graph(graph).map_err(&on)?;
+            self.graph_end.record(main).map_err(&on)?;
             // Events keep their times of the last run until this one comes to them, so all of it is awaited first.
-            main.synchronize().map_err(&on)?;
+            let ended = || self.issued.iter().filter(|i| self.reached(&self.marks[**i as usize].end)).count() as u64;
+            self.spin(|| self.graph_end.ended(), ended, || self.stuck())?;
         }
         let mut spans = Vec::with_capacity(self.issued.len());
         let ended = std::cell::Cell::new(0u64);
