@@ -50,12 +50,17 @@ fn error(result: Result<impl Sized>) -> Error {
     result.err().expect("it fails")
 }
 
-/// The functions that began and ended on the lanes of a device, each with the name of its stream. Streams count from 0,
-/// and the first is that of the device's clock.
+/// The functions that began and ended on the lanes of a device, in that order. Streams count from 0, and the first is
+/// that of the device's clock.
 fn on_lanes(device: u32) -> Vec<String> {
     let stream = |line: &Line| line.words.first().and_then(|id| id.parse().ok()).unwrap_or(0);
     let ran = log(device).into_iter().filter(|line| ["begin", "end"].contains(&&*line.what) && stream(line) > 0);
     ran.map(|line| format!("{} {}", line.what, line.words[1])).collect()
+}
+
+/// What else the stand-ins said of a device.
+fn said(device: u32, what: &str) -> Vec<String> {
+    log(device).into_iter().filter(|line| line.what == what).map(|line| line.words.join(" ")).collect()
 }
 
 /// Asserts that what ends the list is `times` times `one`.
@@ -71,6 +76,7 @@ fn all_data_is_right_on_eight_devices() {
         for (case, outcome) in conformance::run(&Nccl) {
             assert_eq!(outcome, Outcome::Passed, "{}", case.name);
         }
+        assert!(on_lanes(0).contains(&"begin ncclAlltoAll".to_owned()));
     });
 }
 
@@ -80,6 +86,7 @@ fn all_data_is_right_where_nccl_has_no_all_to_all() {
         for case in conformance::cases().into_iter().filter(|case| case.plan.world.size() == 3) {
             assert_eq!(conformance::outcome(&Nccl, &case.plan), Outcome::Passed, "{}", case.name);
         }
+        assert!(!on_lanes(0).contains(&"begin ncclAlltoAll".to_owned()));
     });
 }
 
@@ -134,25 +141,34 @@ fn what_comes_after_begins_when_the_other_has_ended() {
     });
 }
 
+/// Each on a lane of its own, whose buffers are as large as it needs and no larger.
 #[test]
-fn every_kernel_of_a_block_runs_in_memory_that_is_there_and_nothing_is_left() {
-    let text = "axes: {dp: {size: 2}}\nlanes: {compute: {}, comm: {}}\nblocks:\n  \
-        sum: {all_reduce: {size: 40, dtype: f32}}\n  layer:\n    compute:\n      \
-        - {gemm: {m: 5, n: 7, k: 3, batch: 2, dtype: f8e4m3}, times: 2}\n      \
-        - {memory: 1001B}\n      - {hold: 1us, sms: 3}\n      - {copy: {h2d: 4097}}\n      - {copy: {d2h: 30}}\n      \
-        - {copy: {d2d: 8191}}\n      - {set: 17}\nschedule:\n  \
-        - {run: layer, lane: compute}\n  - {run: sum, on: dp, lane: comm, after: [layer]}\n";
-    Machine::new(2).run("every_kernel_of_a_block_runs_in_memory_that_is_there_and_nothing_is_left", || {
-        Nccl.run(&plan(text), &Settings { compute: Compute::Work, ..settings() }).unwrap();
-        let kernels = "cublasLtMatmul cublasLtMatmul maestro_stream maestro_hold copy copy copy set ncclAllReduce";
-        let one: Vec<String> = kernels.split(' ').flat_map(|k| [format!("begin {k}"), format!("end {k}")]).collect();
+fn every_kernel_runs_in_memory_that_is_there_and_nothing_is_left() {
+    let kernels = [
+        ("gemm: {m: 50, n: 70, k: 30, batch: 2, dtype: f8e4m3}", "cublasLtMatmul"),
+        ("gemm: {m: 5, n: 7, k: 3, dtype: f64}", "cublasLtMatmul"),
+        ("memory: 10001B", "maestro_stream"),
+        ("hold: 1us, sms: 3", "maestro_hold"),
+        ("copy: {h2d: 4097}", "copy"),
+        ("copy: {d2h: 4097}", "copy"),
+        ("copy: {d2d: 4097}", "copy"),
+        ("set: 4097", "set"),
+    ];
+    let (mut lanes, mut blocks, mut schedule) = (String::new(), String::new(), String::new());
+    for (n, (kernel, _)) in kernels.iter().enumerate() {
+        lanes += &format!("  l{n}: {{}}\n");
+        blocks += &format!("  b{n}: {{compute: [{{{kernel}, times: 2}}]}}\n");
+        let after = if n > 0 { format!(", after: [b{}]", n - 1) } else { String::new() };
+        schedule += &format!("  - {{run: b{n}, lane: l{n}{after}}}\n");
+    }
+    let text = format!("axes: {{dp: {{size: 2}}}}\nlanes:\n{lanes}blocks:\n{blocks}schedule:\n{schedule}");
+    Machine::new(2).run("every_kernel_runs_in_memory_that_is_there_and_nothing_is_left", || {
+        Nccl.run(&plan(&text), &Settings { compute: Compute::Work, ..settings() }).unwrap();
+        let twice = |(_, name): &(_, &str)| vec![[format!("begin {name}"), format!("end {name}")]; 2].concat();
+        let one: Vec<String> = kernels.iter().flat_map(twice).collect();
         for device in 0..2 {
             assert_ends(&on_lanes(device), &one.iter().map(String::as_str).collect::<Vec<_>>(), 3);
-            let lines = log(device);
-            assert_eq!(lines.iter().filter(|line| line.what == "communicator").count(), 2);
-            assert_eq!(lines.iter().filter(|line| line.what == "destroy").count(), 2);
-            let released: Vec<_> = lines.iter().filter(|line| line.what == "released").map(|l| &*l.words[0]).collect();
-            assert_eq!(released, ["0"], "bytes that were not freed");
+            assert_eq!(said(device, "released"), ["0"], "bytes that were not freed");
         }
     });
 }
@@ -165,14 +181,12 @@ fn priorities_and_settings_reach_the_libraries() {
         - {run: sum, on: dp, lane: low}\n  - {run: sum, on: dp, lane: normal}\n  - {run: sum, on: tp, lane: high}\n";
     Machine::new(4).run("priorities_and_settings_reach_the_libraries", || {
         Nccl.run(&plan(text), &settings()).unwrap();
-        let said = |device: u32, what: &str| -> Vec<String> {
-            log(device).into_iter().filter(|line| line.what == what).map(|line| line.words.join(" ")).collect()
-        };
         // The clock's comes first. Smaller is more urgent, from 0 to -5.
         assert_eq!(said(2, "stream"), ["0 -5", "1 0", "2 -2", "3 -5"]);
         // Rank 2 is the second on dp and the first on tp. 0 stands for what is left to NCCL.
         let made = ["world 2/4 ctas 0..0", "dp.low 1/2 ctas 0..0", "dp.normal 1/2 ctas 0..0", "tp.high 0/2 ctas 2..8"];
         assert_eq!(said(2, "communicator"), made);
+        assert_eq!((said(2, "destroy").len(), said(2, "abort").len()), (4, 0));
     });
 }
 
@@ -185,8 +199,7 @@ fn a_call_that_fails_is_named_with_its_rank_and_block() {
         assert_eq!(text, format!("rank 2, block `sum`: ncclAllReduce failed: {told}"));
         // Every rank gave its communicators up, or those that wait for rank 2 would wait for ever.
         for device in 0..4 {
-            let gone = |what: &str| log(device).iter().filter(|line| line.what == what).count();
-            assert_eq!((gone("abort"), gone("destroy")), (2, 0), "device {device}");
+            assert_eq!((said(device, "abort").len(), said(device, "destroy").len()), (2, 0), "device {device}");
         }
     });
 }

@@ -3,9 +3,11 @@
 //! Libraries belong to a process and so do the variables that say how they behave, so every test runs itself again as a
 //! process of its own, in which the back end finds the stand-ins where it would find NVIDIA's.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, exit};
 use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use std::{env, fs, thread};
 
@@ -52,7 +54,8 @@ impl Machine {
             guarded(body);
             return;
         }
-        let libraries = self.libraries(test);
+        let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join("standin");
+        let libraries = self.libraries(&root);
         let mut command = Command::new(env::current_exe().unwrap());
         command.args(["--exact", test, "--nocapture"]);
         // Nothing else may be found, where a machine has the real ones.
@@ -60,7 +63,7 @@ impl Machine {
             command.env_remove(variable);
         }
         command.env("LD_LIBRARY_PATH", &libraries).env("MAESTRO_LIBRARIES", &libraries);
-        command.env(INSIDE, "").env(LOG, libraries.join("log")).envs(self.variables);
+        command.env(INSIDE, "").env(LOG, root.join(format!("{test}.log"))).envs(self.variables);
         let output = command.output().unwrap();
         let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
         // A name that no test has would run none, and find no fault.
@@ -68,29 +71,38 @@ impl Machine {
         assert!(passed, "{test}, on its machine, {}:\n{text}", output.status);
     }
 
-    /// Compiles the libraries into a folder of this test.
-    fn libraries(&self, test: &str) -> PathBuf {
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("standin").join(test);
+    /// Compiles its libraries, unless another test of this process has, and gives their folder in `root`.
+    fn libraries(&self, root: &Path) -> PathBuf {
+        static BUILT: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+        let folder = root.join(self.lacks.map_or_else(|| "whole".to_owned(), |function| format!("no-{function}")));
+        let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
+        if built.contains(&folder) {
+            return folder;
+        }
         fs::create_dir_all(&folder).unwrap();
         let lacks = self.lacks.map(|function| format!("-D{function}={function}_is_not_here"));
         let cuda = "libcuda.so.1";
         compile("cuda.c", cuda, &folder, &[]);
         // The two above it find the one that is loaded already, by its name.
-        let beside = ["-L.", &format!("-l:{cuda}"), "-Wl,-rpath,$ORIGIN", "-lm"];
+        let beside = ["-L.", &format!("-l:{cuda}"), "-lm"];
         compile("blas.c", "libcublasLt.so.13", &folder, &beside);
         compile("nccl.c", "libnccl.so.2", &folder, &[&beside[..], lacks.as_deref().as_slice()].concat());
+        built.insert(folder.clone());
         folder
     }
 }
 
 fn compile(source: &str, library: &str, folder: &Path, more: &[&str]) {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/standin").join(source);
+    // Under a name of its own until it is complete: the tests may run in several processes.
+    let unfinished = format!("{library}.{}", std::process::id());
     let mut command = Command::new("cc");
+    command.current_dir(folder).args(["-std=gnu11", "-O2", "-Wall", "-Wextra", "-shared", "-fPIC", "-pthread"]);
     // A stream's thread may still be on its way out when the back end unloads its libraries: they stay.
-    command.current_dir(folder).args(["-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-shared", "-fPIC", "-pthread"]);
-    command.arg(format!("-Wl,-soname,{library},-z,nodelete")).arg("-o").arg(library).arg(&source).args(more);
+    command.arg(format!("-Wl,-soname,{library},-z,nodelete")).arg("-o").arg(&unfinished).arg(&source).args(more);
     let output = command.output().expect("a C compiler is there, because Rust links by it");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    fs::rename(folder.join(unfinished), folder.join(library)).unwrap();
 }
 
 /// Runs `body`, and ends the process if it does not end.
