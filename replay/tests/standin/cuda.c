@@ -77,7 +77,7 @@ enum kind { COPY, SET, KERNEL, CALL, RECORD, RECORD_IN_GRAPH, WAIT };
 
 struct command {
     enum kind kind;
-    const char *name;  // for the log, or null
+    const char *name;  // for the log, of commands that do something
     struct command *next;
     int lane;  // in a graph: the stream
     void (*run)(void *);
@@ -223,6 +223,15 @@ static int troubled(const char *call, int device) {
 
 // ---------------------------------------------------------------------------------------------- streams and events
 
+static void log_command(const char *what, struct stream *stream, struct command *command) {
+    int device = stream->device->ordinal, id = stream->id;
+    if (command->bytes) {
+        standin_log("%s %d %d %s %zu", what, device, id, command->name, command->bytes);
+    } else {
+        standin_log("%s %d %d %s", what, device, id, command->name);
+    }
+}
+
 // Runs a command, with the device's lock held but not while it works.
 static void run(struct stream *stream, struct command *command) {
     struct device *device = stream->device;
@@ -244,7 +253,7 @@ static void run(struct stream *stream, struct command *command) {
     case CALL: break;
     }
     pthread_mutex_unlock(&device->lock);
-    if (command->name) standin_log("begin %d %d %s", device->ordinal, stream->id, command->name);
+    log_command("begin", stream, command);
     switch (command->kind) {
     case COPY: memcpy(command->to, command->from, command->bytes); break;
     case SET: memset(command->to, command->value, command->bytes); break;
@@ -252,7 +261,7 @@ static void run(struct stream *stream, struct command *command) {
     case CALL: command->run(command->data); break;
     default: break;
     }
-    if (command->name) standin_log("end %d %d %s", device->ordinal, stream->id, command->name);
+    log_command("end", stream, command);
     pthread_mutex_lock(&device->lock);
 }
 
@@ -619,8 +628,7 @@ int cuMemsetD8Async(CUdeviceptr to, uint8_t value, size_t bytes, CUstream stream
 
 // ----------------------------------------------------------------------------------------------------------- kernels
 
-// Each is given its parameters. `reach` says which memory it touches: pairs of a parameter with an address and the
-// bytes there.
+// `inside` says whether the memory that it touches with these parameters is the device's.
 struct kernel {
     const char *name;
     int parameters;
