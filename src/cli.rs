@@ -78,9 +78,10 @@ pub struct Choice {
     /// Name of the pattern [default: after the first file]
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
-    /// Host time between launches: `captured`, `none`, or `scale=0.4` for that share of it (profiling slows the host)
-    #[arg(long, value_name = "HOW", default_value = "captured", value_parser = host_time)]
-    pub host: HostTime,
+    /// Host time between launches, which profiling makes longer: `captured`, `none`, `scale=0.4` for that share of it, or
+    /// `step=36.1ms` for the share with which a dry run takes as long as the step did without the profiler
+    #[arg(long, value_name = "HOW", default_value = "captured", value_parser = host)]
+    pub host: Host,
     /// Keep blocks that differ in sizes only, as the experts of layers do, apart instead of averaging them
     #[arg(long)]
     pub exact: bool,
@@ -194,6 +195,9 @@ pub struct How {
     /// Run each turn as one CUDA graph, without host time and host waits (nccl only)
     #[arg(long)]
     pub graph: bool,
+    /// Executions of a block alone that are timed as one, back to back, as nccl-tests does
+    #[arg(long, value_name = "N", default_value_t = Settings::default().back_to_back, value_parser = clap::value_parser!(u32).range(1..=MOST))]
+    pub back_to_back: u32,
     /// Do not run blocks alone
     #[arg(long)]
     pub no_alone: bool,
@@ -225,6 +229,7 @@ impl How {
             compute: named.unwrap_or(compute),
             graph: self.graph,
             alone: !self.no_alone,
+            back_to_back: self.back_to_back,
             verify: !self.no_verify,
             watchdog: Duration::from_secs(self.watchdog),
             ..Settings::default()
@@ -304,14 +309,35 @@ fn export_format(text: &str) -> Result<String, String> {
     found.map(|name| (*name).to_owned()).ok_or_else(|| format!("one of {} was expected", known.join(", ")))
 }
 
+/// How much of the captured host time a pattern keeps.
 #[cfg(feature = "import")]
-fn host_time(text: &str) -> Result<HostTime, String> {
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Host {
+    /// So much.
+    Share(HostTime),
+    /// As much as lets the step take so many nanoseconds.
+    Step(u64),
+}
+
+#[cfg(feature = "import")]
+impl Default for Host {
+    fn default() -> Self {
+        Self::Share(HostTime::default())
+    }
+}
+
+#[cfg(feature = "import")]
+fn host(text: &str) -> Result<Host, String> {
     let scale = text.strip_prefix("scale=").and_then(|factor| factor.parse::<f64>().ok());
-    match (text, scale) {
-        ("captured", _) => Ok(HostTime::Captured),
-        ("none", _) => Ok(HostTime::Scaled(0.0)),
-        (_, Some(factor)) if (0.0..=100.0).contains(&factor) => Ok(HostTime::Scaled(factor)),
-        _ => Err("one of `captured`, `none` and scale=F, F from 0 to 100 (as scale=0.4), was expected".to_owned()),
+    let step = text.strip_prefix("step=").and_then(maestro_pattern::parse_duration);
+    match (text, scale, step) {
+        ("captured", ..) => Ok(Host::Share(HostTime::Captured)),
+        ("none", ..) => Ok(Host::Share(HostTime::Scaled(0.0))),
+        (_, Some(factor), _) if (0.0..=100.0).contains(&factor) => Ok(Host::Share(HostTime::Scaled(factor))),
+        (_, _, Some(step)) => Ok(Host::Step(step)),
+        _ => Err("one of `captured`, `none`, scale=F, F from 0 to 100 (as scale=0.4), and step=DURATION (as \
+                  step=36.1ms) was expected"
+            .to_owned()),
     }
 }
 

@@ -4,7 +4,7 @@
 //! how its kernels go about it. A product that a library splits into three kernels is one product here. Whether the
 //! time that the kernels took is possible for the work is asked later, in [`crate::synthesis`].
 
-use maestro_pattern::Dtype;
+use maestro_pattern::{Dtype, GemmLayout};
 
 /// What one operator does.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -20,6 +20,8 @@ pub enum OperatorWork {
         /// Whether that is a guess: no rule is known for the operator, and its inputs are taken as read once and as
         /// much written as the largest has; or its tensors were too many to record, and thread blocks were counted.
         guessed: bool,
+        /// How long that takes in nanoseconds, where the recording states it; elsewhere the kernels' times tell.
+        lasts_ns: Option<u64>,
     },
     /// Nothing that is understood, for a time that the recording states: it comes from a pattern that holds it so.
     Held {
@@ -44,7 +46,7 @@ impl OperatorWork {
 }
 
 /// A matrix product's shape: `batch` times m x k by k x n.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Product {
     /// Rows of the result.
     pub m: u64,
@@ -56,6 +58,8 @@ pub struct Product {
     pub batch: u64,
     /// Element type.
     pub dtype: Dtype,
+    /// How the operands lie in memory.
+    pub layout: GemmLayout,
 }
 
 impl Product {
@@ -98,14 +102,19 @@ impl Attention {
             true if queries <= keys => keys - queries / 2,
             true => (u128::from(keys) * u128::from(keys) / (2 * u128::from(queries))).max(1) as u64,
         };
-        let product = |m, n, k| Product { m, n, k, batch, dtype };
-        let scores = product(queries, keys, head);
+        let product = |m, n, k, layout| Product { m, n, k, batch, dtype, layout };
+        let scores = product(queries, keys, head, GemmLayout::Nt);
         if backward {
             // S = Q K^T again, dV = P^T dO, dP = dO V^T, dQ = dS K, dK = dS^T Q.
-            let (values, shares) = (product(keys, value, queries), product(queries, keys, value));
-            vec![scores, values, shares, product(queries, head, keys), product(keys, head, queries)]
+            vec![
+                scores,
+                product(keys, value, queries, GemmLayout::Tn),
+                product(queries, keys, value, GemmLayout::Nt),
+                product(queries, head, keys, GemmLayout::Nn),
+                product(keys, head, queries, GemmLayout::Tn),
+            ]
         } else {
-            vec![scores, product(queries, value, keys)]
+            vec![scores, product(queries, value, keys, GemmLayout::Nn)]
         }
     }
 }
@@ -148,6 +157,23 @@ mod tests {
         let backward = Attention { backward: true, ..PLAIN };
         assert_eq!(backward.products().len(), 5);
         assert_eq!(flops(backward), pairs * (3.0 * 128.0 + 2.0 * 64.0));
+    }
+
+    #[test]
+    fn attention_multiplies_what_lies_there_as_it_lies() {
+        let products = |backward| {
+            let products = Attention { backward, ..PLAIN }.products();
+            products.iter().map(|p| (p.m, p.n, p.k, p.layout.name())).collect::<Vec<_>>()
+        };
+        assert_eq!(products(false), [(2048, 2048, 128, "nt"), (2048, 64, 2048, "nn")]);
+        let backward = [
+            (2048, 2048, 128, "nt"),
+            (2048, 64, 2048, "tn"),
+            (2048, 2048, 64, "nt"),
+            (2048, 128, 2048, "nn"),
+            (2048, 128, 2048, "tn"),
+        ];
+        assert_eq!(products(true), backward);
     }
 
     #[test]

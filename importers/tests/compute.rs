@@ -4,14 +4,18 @@
 use std::path::PathBuf;
 
 use maestro_importers::Notes;
+use maestro_importers::capture::{Capture, OperatorWork};
 use maestro_importers::synthesis::{Import, Options, synthesise};
-use maestro_pattern::{Kernel, Work};
+use maestro_pattern::{GemmLayout, Kernel, Work};
+
+fn read(name: &str, notes: &mut Notes) -> Capture {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../fixtures/captures/kineto").join(name);
+    maestro_importers::read(&[folder], &maestro_importers::Reading::default(), notes).expect("a capture")
+}
 
 fn import(name: &str) -> (Import, Notes) {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../fixtures/captures/kineto").join(name);
     let mut notes = Notes::default();
-    let capture =
-        maestro_importers::read(&[folder], &maestro_importers::Reading::default(), &mut notes).expect("a capture");
+    let capture = read(name, &mut notes);
     let import = synthesise(&capture, &Options::default(), &mut notes).expect("a pattern");
     (import, notes)
 }
@@ -74,6 +78,43 @@ fn blocks_do_what_their_kernels_did() {
     }
     let expected: Vec<f64> = import.compute.iter().map(|rank| rank.product_flops + rank.attention_flops).collect();
     assert_eq!((flops, plan.world.size()), (expected, 2));
+}
+
+/// The layout that a library's kernel has in its name, as BLAS says it: `nvjet_..._TNN`, `cutlass_..._tn_align2`. The third
+/// letter is the result's.
+fn named(kernel: &str) -> Option<GemmLayout> {
+    let tail = match kernel.split_once("gemm_") {
+        Some((_, rest)) => rest.split("_align").next()?,
+        None => kernel.strip_prefix("nvjet_")?,
+    };
+    let letters = tail.rsplit('_').next()?.to_ascii_lowercase();
+    let transposed = |at: usize| match letters.as_bytes().get(at)? {
+        b't' => Some(true),
+        b'n' => Some(false),
+        _ => None,
+    };
+    // BLAS counts column by column, and so its first operand is the right one.
+    Some(GemmLayout::of(transposed(1)?, transposed(0)?))
+}
+
+#[test]
+fn layouts_are_those_in_the_names_of_kernels() {
+    for name in ["ddp_large", "fsdp_large", "pp_large", "moe", "fsdp"] {
+        let capture = read(name, &mut Notes::default());
+        let (mut products_seen, mut found) = (0, [0; 4]);
+        for timeline in &capture.timelines {
+            for (index, activity) in timeline.activities.iter().enumerate() {
+                let Some((_, OperatorWork::Products(products))) = timeline.operator(index) else { continue };
+                products_seen += 1;
+                let Some(layout) = named(&activity.name) else { continue };
+                assert_eq!(products[0].layout, layout, "{name}: {} of {products:?}", activity.name);
+                found[layout as usize] += 1;
+            }
+        }
+        // Forward, the input's gradient and the weight's, and no product whose kernel's name says nothing.
+        assert_eq!(found.iter().sum::<usize>(), products_seen, "{name}");
+        assert!(found[..3].iter().all(|count| *count >= 100), "{name}: {found:?}");
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Blocks: the reusable units of work.
 
-use crate::{Collective, CollectiveKind, Dtype, Place};
+use crate::{Collective, CollectiveKind, Dtype, GemmLayout, Place};
 
 /// A named unit of work that a schedule runs, once or many times.
 #[derive(Clone, Debug, PartialEq)]
@@ -182,6 +182,8 @@ pub enum Kernel {
         batch: u64,
         /// Element type.
         dtype: Dtype,
+        /// How the operands lie in memory.
+        layout: GemmLayout,
         /// How often.
         times: u64,
     },
@@ -189,6 +191,9 @@ pub enum Kernel {
     Memory {
         /// Bytes read and written, each time.
         bytes: u64,
+        /// How long it took where it was captured, in nanoseconds, each time: no device is given less time. `None`: as
+        /// fast as the device can.
+        lasts_ns: Option<u64>,
         /// How often.
         times: u64,
     },
@@ -225,7 +230,7 @@ impl Kernel {
     pub fn bytes(&self) -> Option<u64> {
         match *self {
             Self::Gemm { .. } | Self::Hold { .. } => None,
-            Self::Memory { bytes: size, times } | Self::Copy { size, times, .. } | Self::Set { size, times } => {
+            Self::Memory { bytes: size, times, .. } | Self::Copy { size, times, .. } | Self::Set { size, times } => {
                 Some(size.saturating_mul(times))
             }
         }

@@ -28,6 +28,7 @@ mod collective;
 mod communicators;
 mod dtype;
 mod error;
+mod gemm;
 mod lower;
 mod measurement;
 mod order;
@@ -41,6 +42,7 @@ pub use block::{Block, CopyDirection, CudaKernel, Direction, Kernel, Transfer, W
 pub use collective::{Collective, CollectiveKind, ReduceOp};
 pub use dtype::Dtype;
 pub use error::{Error, Place, Result};
+pub use gemm::GemmLayout;
 pub use measurement::{Measurement, State};
 pub use pattern::{
     Assumption, Axis, AxisShape, Body, CommSettings, Confidence, Item, Lane, Motif, Pattern, Priority, Reference, Role,

@@ -1,6 +1,6 @@
 //! Pattern text: what is written reads back, what is wrong is refused with its place and the nearest right name.
 
-use maestro_pattern::{Pattern, Plan};
+use maestro_pattern::{GemmLayout, Kernel, Pattern, Plan, Work};
 
 /// Every key that the format has.
 const EVERYTHING: &str = r#"maestro: 1
@@ -25,8 +25,9 @@ blocks:
   layer:
     compute:
       - {gemm: {m: 16384, n: 4096, k: 4096, dtype: bf16}, times: 4}
-      - {gemm: {m: 64, n: 64, k: 64, batch: 12, dtype: f32}}
+      - {gemm: {m: 64, n: 64, k: 64, batch: 12, dtype: f32, layout: tn}}
       - {memory: 1200000000}
+      - {memory: 1KiB, lasts: 35us, times: 3}
       - {hold: 35us, sms: 132}
       - {copy: {d2d: 1KiB}, times: 2}
       - {set: 4KiB}
@@ -63,6 +64,27 @@ fn the_canonical_text_reads_back_to_the_byte() {
     let pattern = Pattern::from_yaml(EVERYTHING).unwrap();
     assert_eq!(pattern.to_yaml(), EVERYTHING);
     assert_eq!(Pattern::from_yaml(&pattern.to_yaml()).unwrap(), pattern);
+}
+
+#[test]
+fn products_keep_their_layout_and_nn_is_not_written() {
+    let with = |layout: &str| {
+        let gemm = format!("{{gemm: {{m: 2, n: 3, k: 4, dtype: bf16{layout}}}}}");
+        let text = format!(
+            "maestro: 1\nname: x\nblocks:\n  c: {{compute: [{gemm}]}}\nlanes: {{main: {{}}}}\nschedule:\n  - {{run: c}}\n"
+        );
+        Pattern::from_yaml(&text).unwrap_or_else(|error| panic!("{layout}: {error}"))
+    };
+    for layout in GemmLayout::ALL {
+        let pattern = with(&format!(", layout: {}", layout.name()));
+        let Work::Compute(kernels) = &pattern.blocks[0].work else { panic!("{pattern:?}") };
+        assert!(matches!(kernels[..], [Kernel::Gemm { layout: read, .. }] if read == layout), "{kernels:?}");
+        let again = pattern.to_yaml();
+        assert_eq!(again.contains("layout"), layout != GemmLayout::Nn);
+        assert_eq!(Pattern::from_yaml(&again).unwrap().blocks[0].work, pattern.blocks[0].work);
+        // Equal shapes in other layouts are other work.
+        assert_eq!(pattern.blocks[0].work == with("").blocks[0].work, layout == GemmLayout::Nn);
+    }
 }
 
 #[test]
@@ -169,6 +191,11 @@ fn errors_name_the_place_and_the_nearest_right_name() {
         ("blocks", "x: {all_gather: {size: 9007199254740993, dtype: f32}}", &["at most 1024TiB"]),
         ("blocks", "x: {compute: [{hold: 5us, times: 0}]}", &["from 1 to"]),
         ("blocks", "x: {compute: [{hold: 340282366920938463463.999999999999999999ns}]}", &["at most 104 days"]),
+        (
+            "blocks",
+            "x: {compute: [{gemm: {m: 1, n: 1, k: 1, dtype: f32, layout: ntt}}]}",
+            &["layout of gemm of block `x` cannot be `ntt`", "did you mean `nt`?"],
+        ),
         ("lanes", "x: {priority: hihg}", &["cannot be `hihg`", "did you mean `high`?"]),
         ("schedule", "- {run: gg, on: dp, lane: side}", &["no block is named `gg`", "did you mean `g`?"]),
         ("schedule", "- {run: g, on: pd, lane: side}", &["no axis is named `pd`", "did you mean `dp`?"]),

@@ -4,33 +4,53 @@
 //! when: data verified once, then rounds of the whole step and of every working block alone, interleaved, so that whatever
 //! drifts on a machine (its clock rate, its temperature, its neighbours) drifts under both alike.
 
-use maestro_pattern::{Instruction, Measurement, Plan, Program};
+use maestro_pattern::{Instruction, Measurement, Plan, Program, State};
 
 use crate::timing::Rows;
 use crate::verify::{self, Checked};
 use crate::{Endpoint, Issue, Notice, Phase, Result, Settings, Span, Turn};
 
-/// Runs `program` on `endpoint`, `iterations` times, and gives `keep` the spans of each: prepare; for each iteration
-/// barrier, issue all, drain.
+/// How [`drive`] goes through a program.
+#[derive(Clone, Copy, Debug)]
+pub struct Drive {
+    /// Whether this is the step or a block alone.
+    pub state: State,
+    /// How often everything is issued in a row between a barrier and a drain, as one.
+    pub times: u32,
+    /// Barriers and drains.
+    pub iterations: u32,
+}
+
+impl Drive {
+    /// Once, as part of no measurement.
+    pub const ONCE: Self = Self { state: State::Overlapped, times: 1, iterations: 1 };
+}
+
+/// Runs `program` on `endpoint` and gives `keep` the spans of each iteration: prepare; for each iteration barrier, issue
+/// all, drain.
 ///
 /// # Errors
 /// The endpoint's first.
 pub fn drive(
     endpoint: &mut dyn Endpoint,
     program: &Program,
-    iterations: u32,
+    Drive { state, times, iterations }: Drive,
     mut keep: impl FnMut(u32, Vec<Span>),
 ) -> Result<()> {
-    endpoint.prepare(program)?;
+    endpoint.prepare(program, state)?;
     for iteration in 0..iterations {
         endpoint.barrier()?;
-        for (index, instruction) in program.instructions.iter().enumerate() {
-            match instruction {
-                Instruction::Issue { block, axis, lane, after, .. } => {
-                    endpoint.issue(Issue { index: index as u32, block: *block, axis: *axis, lane: *lane, after })?;
+        for time in 0..times {
+            let (first, last) = (time == 0, time + 1 == times);
+            for (index, instruction) in program.instructions.iter().enumerate() {
+                match instruction {
+                    Instruction::Issue { block, axis, lane, after, .. } => {
+                        let (block, axis, lane, index) = (*block, *axis, *lane, index as u32);
+                        endpoint.issue(Issue { index, block, axis, lane, after, first, last })?;
+                    }
+                    Instruction::Wait(issued) => endpoint.wait(*issued)?,
+                    Instruction::Host(ns) => endpoint.host(*ns)?,
                 }
-                Instruction::Wait(issued) => endpoint.wait(*issued)?,
-                Instruction::Host(ns) => endpoint.host(*ns)?,
             }
         }
         keep(iteration, endpoint.drain()?);
@@ -58,7 +78,8 @@ impl<'p> Session<'p> {
     /// The plan contradicts itself.
     pub fn new(plan: &'p Plan, settings: &'p Settings) -> Result<Self> {
         let step = Turn::step(plan)?;
-        let alone = if settings.alone || settings.verify { Turn::alone(plan, &step)? } else { Vec::new() };
+        let mut alone = if settings.alone || settings.verify { Turn::alone(plan, &step)? } else { Vec::new() };
+        alone.iter_mut().for_each(|turn| turn.times = settings.back_to_back);
         Ok(Self { plan, settings, step, alone })
     }
 
@@ -93,7 +114,7 @@ impl<'p> Session<'p> {
     pub fn rehearse(&self, endpoint: &mut dyn Endpoint) -> Result<()> {
         let rank = endpoint.rank();
         for turn in Turn::alone(self.plan, &self.step)? {
-            drive(endpoint, turn.program(rank), 1, |_, _| {})?;
+            drive(endpoint, turn.program(rank), Drive::ONCE, |_, _| {})?;
         }
         Ok(())
     }
@@ -115,18 +136,15 @@ impl<'p> Session<'p> {
         let total = self.turns().count() as u64 * each;
         for _ in 0..self.settings.rounds {
             for turn in self.turns() {
-                drive(
-                    endpoint,
-                    turn.program(rank),
-                    warmup.saturating_add(self.settings.iterations),
-                    |iteration, spans| {
-                        if iteration >= warmup {
-                            record.push(spans);
-                        }
-                        done += 1;
-                        tell(Notice::Progress { done, total });
-                    },
-                )?;
+                let iterations = warmup.saturating_add(self.settings.iterations);
+                let how = Drive { state: turn.state, times: turn.times, iterations };
+                drive(endpoint, turn.program(rank), how, |iteration, spans| {
+                    if iteration >= warmup {
+                        record.push(spans);
+                    }
+                    done += 1;
+                    tell(Notice::Progress { done, total });
+                })?;
             }
         }
         Ok(record)
@@ -146,7 +164,7 @@ impl<'p> Session<'p> {
         let rank = endpoint.rank();
         let mut checked = Checked::new(self.plan, endpoint);
         for turn in self.alone.iter().filter(|turn| turn.communicates()) {
-            drive(&mut checked, &verify::awaited(turn.program(rank)), 1, |_, _| {})?;
+            drive(&mut checked, &verify::awaited(turn.program(rank)), Drive::ONCE, |_, _| {})?;
         }
         let (executions, bytes) = checked.compared();
         self.settings.notify.tell(Notice::Verified { rank, executions, bytes });
@@ -166,5 +184,95 @@ impl<'p> Session<'p> {
             rows.add(turn, round, iteration, &spans);
         }
         rows.finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use maestro_pattern::Pattern;
+
+    use super::*;
+
+    /// An endpoint whose executions take 10 ns each, one after the other from 100 ns on.
+    #[derive(Default)]
+    struct Ticking {
+        rank: u32,
+        now: u64,
+        spans: Vec<Span>,
+        marks: Vec<(State, bool, bool)>,
+        state: Option<State>,
+    }
+
+    impl Endpoint for Ticking {
+        fn rank(&self) -> u32 {
+            self.rank
+        }
+        fn prepare(&mut self, _: &Program, state: State) -> Result<()> {
+            self.state = Some(state);
+            Ok(())
+        }
+        fn barrier(&mut self) -> Result<()> {
+            // Rank 1 comes 6 ns later.
+            self.now = 100 + 6 * u64::from(self.rank);
+            Ok(())
+        }
+        fn issue(&mut self, issue: Issue<'_>) -> Result<()> {
+            self.marks.extend(self.state.map(|state| (state, issue.first, issue.last)));
+            if issue.first {
+                self.spans.push(Span { instruction: issue.index, start_ns: self.now, end_ns: 0 });
+            }
+            self.now += 10;
+            if let Some(span) = self.spans.last_mut().filter(|_| issue.last) {
+                span.end_ns = self.now;
+            }
+            Ok(())
+        }
+        fn wait(&mut self, _: u32) -> Result<()> {
+            Ok(())
+        }
+        fn host(&mut self, _: u64) -> Result<()> {
+            Ok(())
+        }
+        fn drain(&mut self) -> Result<Vec<Span>> {
+            Ok(std::mem::take(&mut self.spans))
+        }
+        fn load(&mut self, _: u32, _: &mut dyn FnMut(&mut [u8])) -> Result<()> {
+            Ok(())
+        }
+        fn inspect(&mut self, _: u32, _: &mut dyn FnMut(&[u8])) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn executions_back_to_back_are_timed_as_one_and_count_as_their_mean() {
+        let text = "{maestro: 1, name: t, axes: {dp: {size: 2}}, blocks: {g: {all_gather: {size: 8, dtype: u8}}}, \
+                    lanes: {x: {}}, schedule: [{run: g, on: dp}]}";
+        let plan = Plan::new(&Pattern::from_yaml(text).unwrap(), &[]).unwrap();
+        let settings =
+            Settings { warmup: 0, iterations: 1, rounds: 1, verify: false, back_to_back: 4, ..Settings::default() };
+        let session = Session::new(&plan, &settings).unwrap();
+        let mut records = Vec::new();
+        for rank in 0..2 {
+            let mut endpoint = Ticking { rank, ..Ticking::default() };
+            records.push((rank, session.measure(&mut endpoint, false).unwrap()));
+            let alone = [(true, false), (false, false), (false, false), (false, true)];
+            assert_eq!(endpoint.marks[0], (State::Overlapped, true, true));
+            assert_eq!(endpoint.marks[1..], alone.map(|(first, last)| (State::Alone, first, last)));
+        }
+        let rows = session.measurements(records);
+        let times: Vec<_> = rows.iter().map(|row| (row.state, row.start_ns, row.end_ns, row.wait_ns)).collect();
+        // Rank 1 arrives at 106 ns; from there rank 0 takes 34 ns for four executions, rank 1 40 ns.
+        let (step, alone) = (State::Overlapped, State::Alone);
+        assert_eq!(
+            times,
+            [
+                (step, 100, 110, Some(6)),
+                (step, 106, 116, Some(0)),
+                (alone, 100, 106 + 8, Some(6)),
+                (alone, 106, 106 + 10, Some(0)),
+            ]
+        );
+        assert_eq!(rows[3].transfer_ns, Some(10));
     }
 }

@@ -25,7 +25,7 @@ mod timing;
 mod turn;
 mod verify;
 
-use maestro_pattern::{AxisId, BlockId, LaneId, Measurement, Plan, Program};
+use maestro_pattern::{AxisId, BlockId, LaneId, Measurement, Plan, Program, State};
 
 pub use error::{Error, Result};
 pub use host::available_memory;
@@ -88,11 +88,13 @@ pub trait Endpoint {
     /// The global rank that it is.
     fn rank(&self) -> u32;
 
-    /// Makes ready to run `program`, so that nothing is created or looked up while it is timed.
+    /// Makes ready to run `program`, so that nothing is created or looked up while it is timed. Of a program that is
+    /// measured alone, which has no waits, the host's own time is no part: what is issued may be held back until all of
+    /// it was, so that no execution is timed while its lane waits for the host.
     ///
     /// # Errors
     /// What could not be made ready.
-    fn prepare(&mut self, program: &Program) -> Result<()>;
+    fn prepare(&mut self, program: &Program, state: State) -> Result<()>;
 
     /// Waits for every rank of the world. Its release is time 0 of an iteration.
     ///
@@ -118,8 +120,8 @@ pub trait Endpoint {
     /// The world ended.
     fn host(&mut self, ns: u64) -> Result<()>;
 
-    /// Waits until everything issued since the barrier has ended; gives one span each, in ascending order of
-    /// instruction.
+    /// Waits until everything issued since the barrier has ended; gives one span an instruction, in ascending order. Of
+    /// executions in a row that are timed as one it goes from the start of the first to the end of the last.
     ///
     /// # Errors
     /// The world ended.
@@ -152,6 +154,10 @@ pub struct Issue<'p> {
     pub lane: LaneId,
     /// Indices of instructions that must have ended first, beside the lane's own earlier work.
     pub after: &'p [u32],
+    /// Whether its start counts. Not if the same instruction was issued just before, in a row that is timed as one.
+    pub first: bool,
+    /// Whether its end counts. Not if the same instruction is issued next, in a row that is timed as one.
+    pub last: bool,
 }
 
 /// When one execution of a block ran, in nanoseconds from the barrier that opened its iteration.

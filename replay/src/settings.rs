@@ -22,6 +22,9 @@ pub struct Settings {
     pub compute: Compute,
     /// Whether blocks are run alone, too. Default true.
     pub alone: bool,
+    /// Executions of a block alone that are timed as one, back to back, at least 1: what is recorded is their mean.
+    /// Default 1.
+    pub back_to_back: u32,
     /// Whether the data of every block that communicates is verified, once and untimed, before anything is measured.
     /// Default true.
     pub verify: bool,
@@ -45,6 +48,7 @@ impl Default for Settings {
             pacing: Pacing::Gaps,
             compute: Compute::Hold,
             alone: true,
+            back_to_back: 1,
             verify: true,
             graph: false,
             sources: BTreeMap::new(),
@@ -222,7 +226,8 @@ mod tests {
 
     #[test]
     fn work_that_no_clock_has_seen_has_no_duration() {
-        let block = Block::new("x", Work::Compute(vec![hold(5, 1), Kernel::Memory { bytes: 8, times: 1 }]));
+        let block =
+            Block::new("x", Work::Compute(vec![hold(5, 1), Kernel::Memory { bytes: 8, lasts_ns: None, times: 1 }]));
         assert_eq!(nominal_ns(&block, 0, Pacing::Gaps), None);
     }
 }

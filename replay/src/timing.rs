@@ -51,6 +51,10 @@ impl<'p> Rows<'p> {
                 }
                 let meeting = meetings.index(Execution { rank, instruction: span.instruction });
                 let arrival = meeting.and_then(|meeting| arrivals[meeting as usize]);
+                // Executions in a row that were timed as one count as one of their mean time. Clocks of different hosts
+                // agree only within their error, so an end may seem to come before another rank's start.
+                let begun = arrival.unwrap_or(span.start_ns);
+                let end_ns = begun + span.end_ns.saturating_sub(begun) / u64::from(turn.times.max(1));
                 self.rows.push(Measurement {
                     round,
                     iteration,
@@ -61,11 +65,9 @@ impl<'p> Rows<'p> {
                     instance: *instance,
                     state: turn.state,
                     start_ns: span.start_ns,
-                    end_ns: span.end_ns,
+                    end_ns,
                     wait_ns: arrival.map(|ns| ns - span.start_ns),
-                    // Clocks of different hosts agree only within their error, so an end may seem to come before
-                    // another rank's start.
-                    transfer_ns: arrival.map(|ns| span.end_ns.saturating_sub(ns)),
+                    transfer_ns: arrival.map(|ns| end_ns - ns),
                     size_bytes,
                 });
             }

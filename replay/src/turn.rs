@@ -19,6 +19,8 @@ type Use = (BlockId, Option<AxisId>, LaneId);
 pub struct Turn {
     /// The whole step (overlapped) or a block alone.
     pub state: State,
+    /// How many executions in a row are timed as one.
+    pub times: u32,
     programs: Vec<Program>,
     /// Per rank, index into `programs`.
     program_of: Vec<u32>,
@@ -62,7 +64,7 @@ impl Turn {
 
     fn new(plan: &Plan, state: State, programs: Vec<Program>, program_of: Vec<u32>) -> Result<Self> {
         let meetings = Meetings::new(plan, |rank| &programs[program_of[rank as usize] as usize])?;
-        Ok(Self { state, programs, program_of, meetings })
+        Ok(Self { state, times: 1, programs, program_of, meetings })
     }
 
     /// What a rank runs; empty for a rank that has no part in the turn.
@@ -132,7 +134,7 @@ impl Turn {
 pub(crate) fn issue(program: &Program, index: u32) -> Option<Issue<'_>> {
     match program.instructions.get(index as usize)? {
         Instruction::Issue { block, axis, lane, after, .. } => {
-            Some(Issue { index, block: *block, axis: *axis, lane: *lane, after })
+            Some(Issue { index, block: *block, axis: *axis, lane: *lane, after, first: true, last: true })
         }
         Instruction::Wait(_) | Instruction::Host(_) => None,
     }

@@ -134,6 +134,17 @@ pub struct Settings {
     /// Whether each turn ran as one CUDA graph.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub graph: bool,
+    /// Executions of a block alone that were timed as one, back to back; their mean was recorded.
+    #[serde(default = "one", skip_serializing_if = "at_most_one")]
+    pub back_to_back: u32,
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn at_most_one(n: &u32) -> bool {
+    *n <= 1
 }
 
 /// Where a run ran: facts of the host that ran process 0, and variables, by allow-list only.

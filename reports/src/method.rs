@@ -73,6 +73,9 @@ fn setup(run: &Run) -> String {
             line += &format!(", {what} {value}");
         }
     }
+    if settings.back_to_back > 1 {
+        line += &format!(", alone the mean of {} back to back", settings.back_to_back);
+    }
     line + "."
 }
 

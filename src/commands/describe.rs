@@ -89,7 +89,7 @@ impl Imported {
         }
         format!(
             "The host was the limit for {} ms ({:.0} %) of the step on rank {}, launching from {}. Profiling slows the \
-             host: compare with a step timed without the profiler, and adapt by --host scale=F or --host none.\n",
+             host: time a step without the profiler, and adapt by --host step=DURATION, scale=F or none.\n",
             ms(most.host.bound_ns),
             100.0 * share,
             most.rank,

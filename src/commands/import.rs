@@ -3,14 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use anyhow::{Context, bail};
-use maestro_importers::synthesis::{Import, Options, Sizes, synthesise};
+use anyhow::{Context, anyhow, bail};
+use maestro_importers::synthesis::{HostTime, Import, Options, Sizes, synthesise};
 use maestro_importers::{Notes, Reading, capture::Capture};
-use maestro_pattern::Plan;
+use maestro_pattern::{Plan, format_duration};
 use maestro_replay::dry::Dry;
 use maestro_reports::{Fidelity, Origin, RunWriter};
 
-use crate::cli::{self, Choice};
+use crate::cli::{self, Choice, Host};
 use crate::failure::Failure;
 use crate::output;
 use crate::record::{self, Maker};
@@ -61,14 +61,18 @@ pub fn import(captures: &[PathBuf], choice: &Choice) -> anyhow::Result<Imported>
     if let Some(pattern) = &choice.steps {
         maestro_importers::mark_steps(&mut capture, pattern)?;
     }
-    let options = Options {
+    let mut options = Options {
         name: choice.name.clone(),
         step: choice.step.clone(),
-        host: choice.host,
+        host: HostTime::Captured,
         exact: choice.exact,
         comm_kernels: choice.comm_kernel.clone(),
         // What is odd about that other file is no matter of this capture.
         sizes: choice.lent.as_deref().map(|file| Sizes::read(file, &mut Notes::default())).transpose()?,
+    };
+    options.host = match choice.host {
+        Host::Share(share) => share,
+        Host::Step(step) => share_of_host(&capture, &options, step)?,
     };
     let import = synthesise(&capture, &options, &mut notes)?;
     let text = import.pattern.to_yaml();
@@ -77,6 +81,41 @@ pub fn import(captures: &[PathBuf], choice: &Choice) -> anyhow::Result<Imported>
         Err(why) => Err(format!("the pattern does not run as it is: {why}")),
     };
     Ok(Imported { capture, import, notes, text, check })
+}
+
+/// The share of the captured host time, in thousandths, with which the simulated step comes nearest to `step`
+/// nanoseconds.
+///
+/// # Errors
+/// No share between none and all of it gives such a step.
+fn share_of_host(capture: &Capture, options: &Options, step: u64) -> anyhow::Result<HostTime> {
+    const ALL: u32 = 1_000;
+    let share = |thousandths: u32| HostTime::Scaled(f64::from(thousandths) / f64::from(ALL));
+    let simulated = |thousandths: u32| -> anyhow::Result<u64> {
+        let options = Options { host: share(thousandths), ..options.clone() };
+        // What is odd about the capture is told when it is imported for good.
+        let import = synthesise(capture, &options, &mut Notes::default())?;
+        let plan = import.plan.map_err(|why| anyhow!("the pattern does not run as it is: {why}"))?;
+        Ok(Dry::step(&plan)?.iter().map(|row| row.end_ns).max().unwrap_or(0))
+    };
+    let (none, all) = (simulated(0)?, simulated(ALL)?);
+    if !(none..=all).contains(&step) {
+        bail!(
+            "--host step={}: no share of the captured host time gives such a step; without any it takes {}, with all of \
+             it {}",
+            format_duration(step),
+            format_duration(none),
+            format_duration(all)
+        );
+    }
+    // A step grows with its host time, so the share lies between one that is too small and one that is not.
+    let (mut small, mut large) = (0, ALL);
+    while large - small > 1 {
+        let middle = (small + large) / 2;
+        if simulated(middle)? < step { small = middle } else { large = middle }
+    }
+    let off = |thousandths: u32| simulated(thousandths).map(|found| found.abs_diff(step));
+    Ok(share(if off(small)? < off(large)? { small } else { large }))
 }
 
 /// Runs the pattern by the exact simulation and compares with the capture, by the code that compares any two runs.
@@ -112,7 +151,7 @@ impl Imported {
     /// Writes the captured executions as a run.
     fn save_run(&self, folder: &Path) -> anyhow::Result<()> {
         let plan = self.import.plan.as_ref();
-        let plan = plan.map_err(|why| anyhow::anyhow!("the captured run cannot be saved: {why}"))?;
+        let plan = plan.map_err(|why| anyhow!("the captured run cannot be saved: {why}"))?;
         let settings = maestro_reports::Settings { iterations: 1, rounds: 1, ..Default::default() };
         let maker = Maker {
             started: SystemTime::now(),

@@ -136,6 +136,7 @@ fn recorded(settings: &Settings, backend: &dyn Backend) -> maestro_reports::Sett
         pacing: Some(settings.pacing.name().to_owned()),
         compute: (origin(backend) != Origin::Dry).then(|| settings.compute.name().to_owned()),
         graph: settings.graph,
+        back_to_back: settings.back_to_back,
     }
 }
 

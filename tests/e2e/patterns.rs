@@ -96,7 +96,7 @@ fn pairs_of_gather_and_scatter_run_at_once_and_do_not_mix() {
     for row in simulated("allgather_reducescatter.yaml").iter().filter(|row| row.rank == 0) {
         pairs.entry(row.size_bytes.unwrap()).or_default().push((row.start_ns, row.end_ns));
     }
-    assert_eq!(pairs.keys().map(|size| size >> 20).collect::<Vec<_>>(), [4, 8, 16, 32, 64]);
+    assert_eq!(pairs.keys().map(|size| size >> 20).collect::<Vec<_>>(), [4, 8, 16, 32, 64, 128, 256]);
     let mut before = 0;
     for pair in pairs.values() {
         let [one, two] = pair.as_slice() else { panic!("no pair: {pair:?}") };

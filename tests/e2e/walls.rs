@@ -160,7 +160,8 @@ const WALLS: &[Wall] = &[
 
 /// What importers/ may name of maestro_pattern outside its synthesis/ and export/: the words for what a GPU did, none
 /// for what a pattern is made of.
-const CAPTURE_WORDS: [&str; 6] = ["CollectiveKind", "CopyDirection", "Direction", "Dtype", "MOST_RANKS", "ReduceOp"];
+const CAPTURE_WORDS: [&str; 7] =
+    ["CollectiveKind", "CopyDirection", "Direction", "Dtype", "GemmLayout", "MOST_RANKS", "ReduceOp"];
 
 /// A source file of the workspace.
 struct Source {

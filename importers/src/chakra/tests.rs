@@ -48,12 +48,20 @@ fn texts_of_work_are_read_whole_or_not_at_all() {
     let parts = read("gemm 2 3 4 1 bf16 5; memory 10 2; hold 99 0 1; copy h2d 8 2; set 4 1").expect("work");
     assert_eq!(parts.len(), 6);
     assert!(matches!(&parts[0].work, Some(OperatorWork::Products(all)) if all.len() == 5));
-    assert_eq!(parts[1].work, Some(OperatorWork::Traffic { bytes: 20, guessed: false }));
+    for (text, layout) in
+        [("gemm 2 3 4 1 bf16 5 tn", "tn"), ("gemm 2 3 4 1 bf16 5 nn", "nn"), ("gemm 2 3 4 1 bf16 5", "nn")]
+    {
+        let parts = read(text).expect("work");
+        let Some(OperatorWork::Products(products)) = &parts[0].work else { panic!("{parts:?}") };
+        assert!(products.iter().all(|product| product.layout.name() == layout), "{text}");
+    }
+    assert_eq!(parts[1].work, Some(OperatorWork::Traffic { bytes: 20, guessed: false, lasts_ns: None }));
     assert_eq!(parts[2].work, Some(OperatorWork::Held { duration_ns: 99, sms: None, times: 1 }));
     for wrong in [
         "",
         "gemm 2 3 4 1 bf16",
         "gemm 2 3 4 1 float 5",
+        "gemm 2 3 4 1 bf16 5 up",
         "hold 1 2",
         "copy up 8 1",
         "set 4 0",

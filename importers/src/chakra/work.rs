@@ -1,11 +1,13 @@
-//! The text of `maestro.work`: what a compute block does, a kernel after the other, each `KIND ARGUMENTS... TIMES`.
+//! The text of `maestro.work`: what a compute block does, a kernel after the other, each `KIND ARGUMENTS... TIMES`; of
+//! a product whose operands do not both lie as they are multiplied, their layout comes last, and of memory traffic the
+//! nanoseconds that it lasts, if they are known.
 //!
 //! One line of text rather than an attribute a number, because a block has any number of kernels and the schema no
 //! lists of lists. It is written by [`crate::export`].
 
 use std::sync::Arc;
 
-use maestro_pattern::{CopyDirection, Dtype};
+use maestro_pattern::{CopyDirection, Dtype, GemmLayout};
 
 use crate::capture::{ActivityKind, OperatorWork, Product, StatedPart};
 
@@ -24,12 +26,20 @@ pub(super) fn parts(name: &Arc<str>, text: &str) -> Option<Vec<StatedPart>> {
         match *words.first()? {
             "gemm" => {
                 let (m, n, k, batch) = (number(1)?, number(2)?, number(3)?, number(4)?);
-                let product = Product { m, n, k, batch, dtype: Dtype::from_name(words.get(5)?)? };
+                let layout = match words.get(7) {
+                    Some(word) => GemmLayout::from_name(word)?,
+                    None => GemmLayout::default(),
+                };
+                let product = Product { m, n, k, batch, dtype: Dtype::from_name(words.get(5)?)?, layout };
                 parts.push(kernel(0, OperatorWork::Products(vec![product; times(6)? as usize])));
             }
             "memory" => {
-                let bytes = number(1)?.saturating_mul(times(2)?);
-                parts.push(kernel(0, OperatorWork::Traffic { bytes, guessed: false }));
+                let (bytes, times) = (number(1)?.saturating_mul(times(2)?), times(2)?);
+                let lasts_ns = match words.get(3) {
+                    Some(word) => Some(word.parse::<u64>().ok()?.saturating_mul(times)),
+                    None => None,
+                };
+                parts.push(kernel(0, OperatorWork::Traffic { bytes, guessed: false, lasts_ns }));
             }
             "hold" => {
                 let sms = number(2)?;

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use maestro_pattern::{Block, Collective, Instruction, Kernel, Plan, Priority, Work};
+use maestro_pattern::{Block, Collective, GemmLayout, Instruction, Kernel, Plan, Priority, Work};
 use prost::Message;
 use serde_json::json;
 
@@ -316,10 +316,13 @@ fn compute(mut node: Node, kernels: &[Kernel]) -> Node {
     let texts: Vec<String> = kernels
         .iter()
         .map(|kernel| match kernel {
-            Kernel::Gemm { m, n, k, batch, dtype, times } => {
-                format!("gemm {m} {n} {k} {batch} {} {times}", dtype.name())
+            Kernel::Gemm { m, n, k, batch, dtype, layout, times } => {
+                let product = format!("gemm {m} {n} {k} {batch} {} {times}", dtype.name());
+                // Last, and only if it is another than that of old files, which have none.
+                if *layout == GemmLayout::default() { product } else { format!("{product} {}", layout.name()) }
             }
-            Kernel::Memory { bytes, times } => format!("memory {bytes} {times}"),
+            Kernel::Memory { bytes, lasts_ns: None, times } => format!("memory {bytes} {times}"),
+            Kernel::Memory { bytes, lasts_ns: Some(ns), times } => format!("memory {bytes} {times} {ns}"),
             Kernel::Hold { duration_ns, sms, times } => format!("hold {duration_ns} {} {times}", sms.unwrap_or(0)),
             Kernel::Copy { direction, size, times } => format!("copy {} {size} {times}", direction.name()),
             Kernel::Set { size, times } => format!("set {size} {times}"),

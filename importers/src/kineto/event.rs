@@ -89,6 +89,7 @@ object! {
         wait_on_cuda_event_record_corr_id: "wait_on_cuda_event_record_corr_id",
         wait_on_cuda_event_id: "wait_on_cuda_event_id",
         input_dims: "Input Dims" | "Input dims",
+        input_strides: "Input Strides",
         input_type: "Input type",
         concrete_inputs: "Concrete Inputs",
         collective: "Collective name",

@@ -2,6 +2,8 @@
 
 use std::io::Write as _;
 
+use maestro_pattern::{CopyDirection, Dtype, GemmLayout};
+
 use super::*;
 use crate::capture::{ActivityKind, CallKind, CommOp, OperatorWork, Product};
 
@@ -31,7 +33,8 @@ pub(super) const SMALL: &str = r#"{"schemaVersion": 1, "note": {"traceEvents": [
   {"ph": "X", "cat": "cpu_op", "name": "record_param_comms", "pid": 9, "tid": "9", "ts": 5, "dur": 6,
    "args": {"External id": 5, "Collective name": "allreduce", "dtype": "BFloat16", "In msg nelems": 64}},
   {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 9, "tid": 9, "ts": 6.5, "dur": 2,
-   "args": {"External id": 6, "Input Dims": [[2, 3], [3, 5]], "Input type": ["float", "float"]}},
+   "args": {"External id": 6, "Input Dims": [[2, 3], [3, 5]], "Input Strides": [[1, 2], [5, 1]],
+            "Input type": ["float", "float"]}},
   {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#4", "pid": 9, "tid": 9, "ts": 1, "dur": 40},
   {"ph": "X", "cat": "user_annotation", "name": "a \"b\"", "pid": 9, "tid": 9, "ts": 2, "dur": 3}
  ],
@@ -76,14 +79,15 @@ fn every_kind_of_row_is_read() {
     assert_eq!((facts.in_elements, facts.ranks.as_deref(), facts.seq), (64, Some(&[4, 6][..]), Some(9)));
     assert_eq!((kernel.start_ns, kernel.kind), (BASE + 20_002, ActivityKind::Kernel { blocks: 24 }));
     assert_eq!(kernel.external_id, None, "an external id that repeats the correlation links nothing");
-    let direction = Some(maestro_pattern::CopyDirection::H2d);
+    let direction = Some(CopyDirection::H2d);
     assert_eq!(copy.kind, ActivityKind::Copy { direction, bytes: 832 });
 
     let calls: Vec<_> = timeline.calls.iter().map(|call| (call.kind, call.correlation, call.start_ns - BASE)).collect();
     assert_eq!(calls, [(CallKind::Launch, Some(12), 7_000), (CallKind::Launch, Some(11), 9_000)]);
     assert_eq!((timeline.records[0].thread, timeline.records[0].end_ns), (9, BASE + 11_000));
     assert!(matches!(timeline.records[0].facts.op, CommOp::Collective(_)));
-    let product = Product { m: 2, n: 5, k: 3, batch: 1, dtype: maestro_pattern::Dtype::F32 };
+    let (dtype, layout) = (Dtype::F32, GemmLayout::Tn);
+    let product = Product { m: 2, n: 5, k: 3, batch: 1, dtype, layout };
     assert_eq!(timeline.operator(1), Some((0, &OperatorWork::Products(vec![product]))), "by the time of its launch");
     assert_eq!((&*timeline.steps[0].name, timeline.steps[0].end_ns), ("ProfilerStep#4", BASE + 41_000));
     assert_eq!(timeline.annotations.iter().map(|range| &*range.name).collect::<Vec<_>>(), ["a \"b\""]);

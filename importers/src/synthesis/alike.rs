@@ -190,14 +190,15 @@ fn differing(a: &[Kernel], b: &[Kernel]) -> Option<Vec<(u64, u64)>> {
     for (a, b) in a.iter().zip(b) {
         let alike = match (a, b) {
             (
-                Kernel::Gemm { m, n, k, batch, dtype, times },
-                Kernel::Gemm { m: m2, n: n2, k: k2, batch: batch2, dtype: dtype2, times: times2 },
+                Kernel::Gemm { m, n, k, batch, dtype, layout, times },
+                Kernel::Gemm { m: m2, n: n2, k: k2, batch: batch2, dtype: dtype2, layout: layout2, times: times2 },
             ) => {
                 let sides = [(*m, *m2), (*n, *n2), (*k, *k2)];
                 pairs.extend(sides.into_iter().filter(|(a, b)| a != b));
-                batch == batch2 && dtype == dtype2 && times == times2 && sides.iter().all(|(a, b)| close(*a, *b))
+                let same = (batch, dtype, layout, times) == (batch2, dtype2, layout2, times2);
+                same && sides.iter().all(|(a, b)| close(*a, *b))
             }
-            (Kernel::Memory { bytes, times }, Kernel::Memory { bytes: other, times: times2 })
+            (Kernel::Memory { bytes, times, .. }, Kernel::Memory { bytes: other, times: times2, .. })
             | (Kernel::Set { size: bytes, times }, Kernel::Set { size: other, times: times2 }) => {
                 times == times2 && close(*bytes, *other)
             }
@@ -265,14 +266,14 @@ fn difference(work: &Work, mean: &Work) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use maestro_pattern::Dtype;
+    use maestro_pattern::{Dtype, GemmLayout};
 
     use super::*;
 
     fn expert(tokens: u64) -> Work {
         let dtype = Dtype::Bf16;
-        let gemm = |m, n, k| Kernel::Gemm { m, n, k, batch: 1, dtype, times: 1 };
-        let memory = Kernel::Memory { bytes: tokens * 100, times: 1 };
+        let gemm = |m, n, k| Kernel::Gemm { m, n, k, batch: 1, dtype, layout: GemmLayout::Nt, times: 1 };
+        let memory = Kernel::Memory { bytes: tokens * 100, lasts_ns: None, times: 1 };
         Work::Compute(vec![gemm(tokens, 512, 64), gemm(tokens, 64, 512), memory])
     }
 
@@ -285,7 +286,7 @@ mod tests {
 
     fn attention() -> Work {
         let dtype = Dtype::Bf16;
-        Work::Compute(vec![Kernel::Gemm { m: 900, n: 64, k: 64, batch: 8, dtype, times: 1 }])
+        Work::Compute(vec![Kernel::Gemm { m: 900, n: 64, k: 64, batch: 8, dtype, layout: GemmLayout::Nn, times: 1 }])
     }
 
     /// Two layers of two ranks: attention, all-to-all, expert, all-to-all back.
@@ -332,7 +333,9 @@ mod tests {
         assert!(mean(&[(&expert(40), 1), (&expert(79), 1)]).is_some());
         assert!(mean(&[(&expert(40), 1), (&expert(81), 1)]).is_none());
         let dtype = Dtype::Bf16;
-        let gemms = |m, n| Work::Compute(vec![Kernel::Gemm { m, n, k: 8, batch: 1, dtype, times: 1 }]);
+        let laid = |m, n, layout| Work::Compute(vec![Kernel::Gemm { m, n, k: 8, batch: 1, dtype, layout, times: 1 }]);
+        let gemms = |m, n| laid(m, n, GemmLayout::Nn);
+        assert!(mean(&[(&gemms(40, 40), 1), (&laid(50, 50, GemmLayout::Tn), 1)]).is_none());
         assert!(mean(&[(&gemms(40, 30), 1), (&gemms(50, 35), 1)]).is_none());
         assert!(mean(&[(&gemms(40, 40), 1), (&gemms(50, 50), 1)]).is_some());
         assert!(mean(&[(&gemms(40, 40), 1), (&attention(), 1)]).is_none());

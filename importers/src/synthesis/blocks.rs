@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use maestro_pattern::{Assumption, Block, Collective, Direction, FACTORS, MOST_NS, Transfer, Work};
+use maestro_pattern::{Assumption, Block, Collective, Direction, FACTORS, Kernel, MOST_NS, Transfer, Work};
 
 use super::alike::{self, Alike};
 use super::axes::Axes;
@@ -93,10 +93,20 @@ pub(crate) struct Blocks {
 /// What is known of a block while its executions are gathered.
 struct Draft {
     key: Key,
-    /// Per rank: (duration, idle) of each execution, in nanoseconds.
-    executions: BTreeMap<u32, Vec<(i64, i64)>>,
+    /// Per rank.
+    executions: BTreeMap<u32, Vec<Spent>>,
     /// The first execution: (rank index, event index).
     first: (usize, usize),
+}
+
+/// What one execution took, in nanoseconds.
+#[derive(Clone, Copy)]
+struct Spent {
+    all: i64,
+    /// In which it had nothing to do.
+    idle: i64,
+    /// For which memory traffic is known to be the reason.
+    traffic: Option<i64>,
 }
 
 /// Finds the blocks of all ranks' events. Those whose sizes depend on the data are one, unless `exact`.
@@ -118,8 +128,9 @@ pub(crate) fn blocks(
                 drafts.push(Draft { key, executions: BTreeMap::new(), first: (r, e) });
                 drafts.len() - 1
             });
-            let duration = rank.duration_ns(event);
-            drafts[id].executions.entry(rank.rank).or_default().push((duration, rank.idle_ns(event).min(duration)));
+            let all = rank.duration_ns(event);
+            let spent = Spent { all, idle: rank.idle_ns(event).min(all), traffic: rank.works.traffic_ns(event) };
+            drafts[id].executions.entry(rank.rank).or_default().push(spent);
             mine.push(id);
         }
         block_of.push(mine);
@@ -227,12 +238,21 @@ fn seat(communicators: &Communicators, id: CommId, rank: u32) -> i64 {
     communicators.all[id].ranks.iter().position(|other| *other == rank).unwrap_or_default() as i64
 }
 
-/// Mean duration and idle time, and skew where ranks differ.
+/// Mean duration, idle time and time of memory traffic, and skew where ranks differ.
 fn measure(block: &mut Block, draft: &Draft, world: u32) {
-    let all: Vec<&(i64, i64)> = draft.executions.values().flatten().collect();
+    let all: Vec<&Spent> = draft.executions.values().flatten().collect();
     let mean = |values: &mut dyn Iterator<Item = i64>, count: usize| values.sum::<i64>() as f64 / count.max(1) as f64;
-    let duration = mean(&mut all.iter().map(|(duration, _)| *duration), all.len());
-    let idle = mean(&mut all.iter().map(|(_, idle)| *idle), all.len());
+    let duration = mean(&mut all.iter().map(|spent| spent.all), all.len());
+    let idle = mean(&mut all.iter().map(|spent| spent.idle), all.len());
+    let traffic: Option<Vec<i64>> = all.iter().map(|spent| spent.traffic).collect();
+    if let (Work::Compute(kernels), Some(traffic)) = (&mut block.work, traffic) {
+        let ns = readable(mean(&mut traffic.iter().copied(), traffic.len()));
+        for kernel in kernels {
+            if let Kernel::Memory { lasts_ns, times: 1, .. } = kernel {
+                *lasts_ns = Some(ns).filter(|ns| *ns > 0);
+            }
+        }
+    }
     block.captured_ns = Some(readable(duration));
     // A hundredth of idleness is within what averaging blurs, and not worth a reader's eye.
     if idle > 0.01 * duration {
@@ -242,7 +262,7 @@ fn measure(block: &mut Block, draft: &Draft, world: u32) {
         return;
     }
     let factor = |rank: u32| match draft.executions.get(&rank) {
-        Some(mine) => mean(&mut mine.iter().map(|(duration, _)| *duration), mine.len()) / duration,
+        Some(mine) => mean(&mut mine.iter().map(|spent| spent.all), mine.len()) / duration,
         None => 1.0,
     };
     let factors: Vec<f64> = (0..world).map(factor).collect();

@@ -99,7 +99,7 @@ impl Gain {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Same {
     Communication(usize, String),
-    Compute(Arc<str>, u64, Option<(u64, u64, u64, u64)>),
+    Compute(Arc<str>, u64, Option<Product>),
 }
 
 /// One kernel of the step.
@@ -161,8 +161,7 @@ fn ran(rank: &Rank<'_>, index: usize, communicators: &Communicators) -> Option<R
     let ActivityKind::Kernel { blocks } = activity.kind else { return None };
     let (start_ns, end_ns) = (activity.start_ns, activity.end_ns());
     let Some(&i) = rank.resolved_of.get(&index) else {
-        let sides = rank.works.shape(index).map(|Product { m, n, k, batch, .. }| (m, n, k, batch));
-        let same = Same::Compute(activity.name.clone(), blocks, sides);
+        let same = Same::Compute(activity.name.clone(), blocks, rank.works.shape(index));
         return Some(Ran { same, start_ns, end_ns, duration_ns: activity.duration_ns, volume: None });
     };
     let resolved = &rank.resolved[i];

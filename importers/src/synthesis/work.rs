@@ -126,6 +126,28 @@ impl<'a> Works<'a> {
         }
     }
 
+    /// How long the memory traffic of a compute event takes, in nanoseconds: the time of its kernels, or what the
+    /// recording states instead. `None`: it states the traffic and no time.
+    pub fn traffic_ns(&self, event: &Event) -> Option<i64> {
+        let timeline = self.timeline;
+        let mut all = 0;
+        for &index in &event.activities {
+            let activity = &timeline.activities[index];
+            match (activity.kind, self.of(index)) {
+                (ActivityKind::Copy { direction: None, .. }, _) => all += activity.duration_ns,
+                (ActivityKind::Kernel { .. }, Some((OperatorWork::Traffic { lasts_ns, .. }, longest))) => {
+                    match timeline.unit(index) {
+                        None => all += activity.duration_ns,
+                        Some(_) if longest == index => all += i64::try_from((*lasts_ns)?).ok()?,
+                        Some(_) => {}
+                    }
+                }
+                _ => {}
+            }
+        }
+        Some(all)
+    }
+
     /// What a compute event does: its products, its copies and sets, all of its traffic, and a remainder to hold.
     pub fn kernels(&self, event: &Event) -> Vec<Kernel> {
         let timeline = self.timeline;
@@ -151,16 +173,13 @@ impl<'a> Works<'a> {
                             told.push(Kernel::Hold { duration_ns, sms, times });
                         }
                         let products = work.products();
-                        if let (Some(_), Some(Product { m, n, k, batch, dtype })) =
-                            (timeline.unit(index), products.first())
-                        {
+                        if let (Some(_), Some(product)) = (timeline.unit(index), products.first()) {
                             // Stated apart: it stays so.
-                            let (m, n, k, batch, dtype) = (*m, *n, *k, *batch, *dtype);
-                            found.push(Kernel::Gemm { m, n, k, batch, dtype, times: products.len() as u64 });
+                            found.push(gemm(product, products.len() as u64));
                             continue;
                         }
-                        for Product { m, n, k, batch, dtype } in products {
-                            add(&mut found, Kernel::Gemm { m, n, k, batch, dtype, times: 1 });
+                        for product in &products {
+                            add(&mut found, gemm(product, 1));
                         }
                     }
                     Some((_, longest)) if event.activities.contains(&longest) => {}
@@ -174,7 +193,7 @@ impl<'a> Works<'a> {
             }
         }
         if traffic_bytes > 0 {
-            found.push(Kernel::Memory { bytes: traffic_bytes.min(MOST_BYTES), times: 1 });
+            found.push(Kernel::Memory { bytes: traffic_bytes.min(MOST_BYTES), lasts_ns: None, times: 1 });
         }
         found.extend(told);
         if hold_ns > 0 && hold_ns as f64 >= HELD * kernels_ns as f64 {
@@ -185,11 +204,17 @@ impl<'a> Works<'a> {
     }
 }
 
+/// A product as patterns have it.
+fn gemm(product: &Product, times: u64) -> Kernel {
+    let Product { m, n, k, batch, dtype, layout } = *product;
+    Kernel::Gemm { m, n, k, batch, dtype, layout, times }
+}
+
 /// Why work is not believed; `None`: it is.
 fn doubt(work: &OperatorWork, total_ns: i64, name: &str) -> Option<&'static str> {
     let ns = total_ns.max(1) as f64;
     match work {
-        OperatorWork::Traffic { bytes, guessed } => {
+        OperatorWork::Traffic { bytes, guessed, .. } => {
             let bytes = *bytes as f64;
             if bytes > ns * if *guessed { GUESSED_BYTES_A_NS } else { MOST_BYTES_A_NS } {
                 return Some("operators whose traffic no memory moves in their time, held instead");
@@ -247,15 +272,16 @@ fn times(kernel: &mut Kernel) -> &mut u64 {
 
 #[cfg(test)]
 mod tests {
-    use maestro_pattern::Dtype;
+    use maestro_pattern::{Dtype, GemmLayout};
 
     use super::*;
     use crate::capture::{Activity, Launched};
 
-    const PRODUCT: Product = Product { m: 1_000, n: 1_000, k: 1_000, batch: 1, dtype: Dtype::Bf16 };
+    const PRODUCT: Product =
+        Product { m: 1_000, n: 1_000, k: 1_000, batch: 1, dtype: Dtype::Bf16, layout: GemmLayout::Nn };
 
     fn traffic(bytes: u64) -> OperatorWork {
-        OperatorWork::Traffic { bytes, guessed: false }
+        OperatorWork::Traffic { bytes, guessed: false, lasts_ns: None }
     }
 
     /// Kernels as (duration, operator's number and work).
@@ -293,11 +319,6 @@ mod tests {
         }
     }
 
-    fn gemm(times: u64) -> Kernel {
-        let Product { m, n, k, batch, dtype } = PRODUCT;
-        Kernel::Gemm { m, n, k, batch, dtype, times }
-    }
-
     #[test]
     fn an_operators_work_is_done_once_by_its_longest_kernel() {
         let works = [OperatorWork::Products(vec![PRODUCT]), traffic(1_000_000)];
@@ -313,10 +334,14 @@ mod tests {
         let timeline = timeline(&works, &kernels);
         let found = Works::new(&timeline, &mut Notes::default());
         let hold = Kernel::Hold { duration_ns: 5_000, sms: Some(132), times: 1 };
-        let memory = |bytes| Kernel::Memory { bytes, times: 1 };
-        assert_eq!(found.kernels(&event(&[0, 1, 2, 3, 4, 5])), [gemm(2), memory(2_000_000), hold]);
+        let memory = |bytes| Kernel::Memory { bytes, lasts_ns: None, times: 1 };
+        assert_eq!(found.kernels(&event(&[0, 1, 2, 3, 4, 5])), [gemm(&PRODUCT, 2), memory(2_000_000), hold]);
         assert_eq!((found.part(0), found.part(1), found.part(5)), (Part::Products, Part::Products, Part::Held));
         assert_eq!(found.done_by(0), None);
+        assert_eq!(
+            (found.traffic_ns(&event(&[0, 1, 2, 3, 4, 5])), found.traffic_ns(&event(&[4]))),
+            (Some(1_200), Some(700))
+        );
         // In a block without the kernel that stands for the work, the others are held.
         let hold = Kernel::Hold { duration_ns: 100, sms: Some(132), times: 1 };
         assert_eq!(found.kernels(&event(&[0, 3])), [memory(1_000_000), hold]);
@@ -326,14 +351,14 @@ mod tests {
     fn what_is_not_worth_a_line_is_left_out_and_counted_all_the_same() {
         let timeline = timeline(&[OperatorWork::Products(vec![PRODUCT])], &[(90_000, Some((0, 0))), (80, None)]);
         let found = Works::new(&timeline, &mut Notes::default());
-        assert_eq!(found.kernels(&event(&[0, 1])), [gemm(1)]);
+        assert_eq!(found.kernels(&event(&[0, 1])), [gemm(&PRODUCT, 1)]);
         assert_eq!(found.part(1), Part::Held);
         assert_eq!(found.kernels(&event(&[1])).len(), 1, "alone it is all there is");
     }
 
     #[test]
     fn work_that_no_device_does_is_held_and_noted() {
-        let guess = |bytes| OperatorWork::Traffic { bytes, guessed: true };
+        let guess = |bytes| OperatorWork::Traffic { bytes, guessed: true, lasts_ns: None };
         let none = Product { m: 0, ..PRODUCT };
         for (work, ns, believed) in [
             // 2 x 10^9 operations: 20 PFLOP/s are 100 ns.

@@ -134,6 +134,9 @@ blocks:
   work:
     compute:
       - {gemm: {m: 64, n: 32, k: 16, dtype: bf16}, times: 3}
+      - {gemm: {m: 64, n: 32, k: 16, dtype: bf16, layout: nt}}
+      - {gemm: {m: 64, n: 32, k: 16, batch: 2, dtype: f32, layout: tn}, times: 2}
+      - {gemm: {m: 64, n: 32, k: 16, dtype: bf16, layout: tt}}
       - {copy: {d2h: 512}, times: 2}
       - {set: 64}
       - {memory: 1024}

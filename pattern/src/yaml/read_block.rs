@@ -2,8 +2,8 @@
 
 use super::node::{Fields, Key, Node, Value};
 use crate::{
-    Block, Collective, CollectiveKind, CopyDirection, CudaKernel, Direction, Error, Kernel, ReduceOp, Result, Transfer,
-    Work,
+    Block, Collective, CollectiveKind, CopyDirection, CudaKernel, Direction, Error, GemmLayout, Kernel, ReduceOp,
+    Result, Transfer, Work,
 };
 
 /// What a block can be: the nine collectives and the other kinds of work.
@@ -132,15 +132,23 @@ fn transfer(node: &Node, block: &str) -> Result<Transfer> {
 
 fn kernel(node: &Node, block: &str) -> Result<Kernel> {
     let what = format!("a kernel of {block}");
-    let fields = node.fields(&what, &["gemm", "memory", "hold", "copy", "set", "times", "sms"])?;
+    let fields = node.fields(&what, &["gemm", "memory", "hold", "copy", "set", "times", "sms", "lasts"])?;
     let times = fields.get("times").map(|n| n.count("times")).transpose()?.unwrap_or(1);
     let (kind, _, body) = fields.only(&["gemm", "memory", "hold", "copy", "set"], "a kernel does exactly one thing")?;
+    let only_for = |key: &str, of: &str| match fields.get(key) {
+        Some(node) if kind != of => {
+            Err(Error::at(node.place, format!("{what}: {key} belongs to {of}")).help("remove it"))
+        }
+        found => Ok(found),
+    };
+    let (sms, lasts) = (only_for("sms", "hold")?, only_for("lasts", "memory")?);
     if kind == "hold" {
-        let sms = fields.get("sms").map(|n| n.integer("sms")).transpose()?;
+        let sms = sms.map(|n| n.integer("sms")).transpose()?;
         return Ok(Kernel::Hold { duration_ns: body.duration(&format!("hold of {block}"))?, sms, times });
     }
-    if let Some(sms) = fields.get("sms") {
-        return Err(Error::at(sms.place, format!("{what}: sms belongs to hold")).help("remove it"));
+    if kind == "memory" {
+        let lasts_ns = lasts.map(|n| n.duration(&format!("lasts of {what}"))).transpose()?;
+        return Ok(Kernel::Memory { bytes: body.bytes(&format!("memory of {block}"))?, lasts_ns, times });
     }
     plain_kernel(kind, body, times, block)
 }
@@ -150,7 +158,11 @@ fn plain_kernel(kind: &str, body: &Node, times: u64, block: &str) -> Result<Kern
     let what = format!("{kind} of {block}");
     Ok(match kind {
         "gemm" => {
-            let fields = body.fields(&what, &["m", "n", "k", "batch", "dtype"])?;
+            let fields = body.fields(&what, &["m", "n", "k", "batch", "dtype", "layout"])?;
+            let layout = |node: &Node| {
+                let names = GemmLayout::ALL.map(GemmLayout::name);
+                node.one_of(&format!("layout of {what}"), GemmLayout::from_name, names)
+            };
             let side = |name: &str| fields.need(name)?.count(&format!("{name} of {what}"));
             Kernel::Gemm {
                 m: side("m")?,
@@ -158,10 +170,10 @@ fn plain_kernel(kind: &str, body: &Node, times: u64, block: &str) -> Result<Kern
                 k: side("k")?,
                 batch: fields.get("batch").map(|n| n.count("batch")).transpose()?.unwrap_or(1),
                 dtype: fields.need("dtype")?.dtype(&format!("dtype of {what}"))?,
+                layout: fields.get("layout").map(layout).transpose()?.unwrap_or_default(),
                 times,
             }
         }
-        "memory" => Kernel::Memory { bytes: body.bytes(&what)?, times },
         "copy" => {
             let names = CopyDirection::ALL.map(CopyDirection::name);
             let fields = body.fields(&what, &names)?;

@@ -4,8 +4,8 @@
 use std::fmt::Write;
 
 use crate::{
-    AxisShape, Block, Body, Collective, CollectiveKind, CommSettings, Direction, Item, Kernel, Pattern, Priority,
-    ReduceOp, Reference, Selector, Step, When, Work, format_bytes, format_duration,
+    AxisShape, Block, Body, Collective, CollectiveKind, CommSettings, Direction, GemmLayout, Item, Kernel, Pattern,
+    Priority, ReduceOp, Reference, Selector, Step, When, Work, format_bytes, format_duration,
 };
 
 /// Writes `pattern`.
@@ -193,10 +193,11 @@ fn kernel(kernel: &Kernel) -> String {
             map.maybe("sms", sms);
             times
         }
-        Kernel::Gemm { times, .. }
-        | Kernel::Memory { times, .. }
-        | Kernel::Copy { times, .. }
-        | Kernel::Set { times, .. } => times,
+        Kernel::Memory { lasts_ns, times, .. } => {
+            map.maybe("lasts", lasts_ns.map(format_duration));
+            times
+        }
+        Kernel::Gemm { times, .. } | Kernel::Copy { times, .. } | Kernel::Set { times, .. } => times,
     };
     if times != 1 {
         map.put("times", times);
@@ -206,7 +207,7 @@ fn kernel(kernel: &Kernel) -> String {
 
 fn plain_kernel(kernel: &Kernel) -> (&'static str, String) {
     match *kernel {
-        Kernel::Gemm { m, n, k, batch, dtype, .. } => {
+        Kernel::Gemm { m, n, k, batch, dtype, layout, .. } => {
             let mut body = Flow::map();
             body.put("m", m);
             body.put("n", n);
@@ -215,6 +216,9 @@ fn plain_kernel(kernel: &Kernel) -> (&'static str, String) {
                 body.put("batch", batch);
             }
             body.put("dtype", dtype.name());
+            if layout != GemmLayout::default() {
+                body.put("layout", layout.name());
+            }
             ("gemm", body.end())
         }
         Kernel::Memory { bytes, .. } => ("memory", format_bytes(bytes)),

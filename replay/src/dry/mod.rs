@@ -61,7 +61,7 @@ impl Backend for Dry {
     fn run(&self, plan: &Plan, settings: &Settings) -> Result<Vec<Measurement>> {
         self.probe(plan, settings)?;
         settings.notify.tell(Notice::Phase(Phase::Measure));
-        let settings = Settings { verify: false, ..settings.clone() };
+        let settings = Settings { verify: false, back_to_back: 1, ..settings.clone() };
         let session = Session::new(plan, &settings)?;
         let mut once = Vec::new();
         for turn in session.turns() {

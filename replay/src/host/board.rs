@@ -35,10 +35,11 @@ impl Board {
         self.0.with(|tickets| tickets.open += 1);
     }
 
-    /// Closes the ticket of an instruction.
+    /// Closes the ticket of an instruction. In a row of executions that is timed as one the first start counts.
     pub(super) fn end(&self, index: u32, start: Instant, end: Instant) {
         self.0.update(|tickets| {
-            tickets.ended[index as usize] = Some((start, end));
+            let ticket = &mut tickets.ended[index as usize];
+            *ticket = Some((ticket.map_or(start, |(first, _)| first), end));
             tickets.open -= 1;
         });
     }

@@ -2,8 +2,9 @@
 //!
 //! This is for watching communication beside compute that takes cores and memory bandwidth; it says nothing about how
 //! fast a GPU would be. Products of f64 matrices are done in f64 and all others in f32, because no CPU library
-//! multiplies narrower types faster. Streams longer than [`STREAM`] go round in a buffer of that size, which is beyond
-//! the caches all the same.
+//! multiplies narrower types faster; the layout of a product's operands is ignored, because what it costs is a matter of a
+//! GPU's library. Streams longer than [`STREAM`] go round in a buffer of that size, which is beyond the caches all the
+//! same.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -173,7 +174,7 @@ fn runs(bytes: u64) -> impl Iterator<Item = usize> {
     (0..bytes / STREAM).map(|_| STREAM as usize).chain((last > 0).then_some(last as usize))
 }
 
-/// result = left x right, all row by row, in the first elements of each slice.
+/// result = left x right, all row by row whatever the layout, in the first elements of each slice.
 fn multiply<T: LinalgScalar>([m, n, k]: [usize; 3], left: &[T], right: &[T], result: &mut [T]) {
     let views = (
         ArrayView2::from_shape((m, k), &left[..m * k]),
@@ -190,6 +191,8 @@ fn multiply<T: LinalgScalar>([m, n, k]: [usize; 3], left: &[T], right: &[T], res
 mod tests {
     use std::sync::Arc;
 
+    use maestro_pattern::GemmLayout;
+
     use super::*;
 
     #[test]
@@ -203,16 +206,16 @@ mod tests {
     fn a_long_stream_goes_round() {
         assert_eq!(runs(2 * STREAM + 5).collect::<Vec<_>>(), [STREAM as usize, STREAM as usize, 5]);
         assert_eq!(runs(0).count(), 0);
-        let kernel = Kernel::Memory { bytes: 8 * STREAM, times: 1 };
+        let kernel = Kernel::Memory { bytes: 8 * STREAM, lasts_ns: None, times: 1 };
         assert_eq!(Workspace::of(&[kernel]).bytes(), 2 * STREAM as usize);
     }
 
     #[test]
     fn every_kernel_runs_in_the_workspace_it_asks_for() {
         let kernels = [
-            Kernel::Gemm { m: 5, n: 7, k: 3, batch: 2, dtype: Dtype::F64, times: 2 },
-            Kernel::Gemm { m: 9, n: 2, k: 4, batch: 1, dtype: Dtype::Bf16, times: 1 },
-            Kernel::Memory { bytes: 1001, times: 3 },
+            Kernel::Gemm { m: 5, n: 7, k: 3, batch: 2, dtype: Dtype::F64, layout: GemmLayout::Tn, times: 2 },
+            Kernel::Gemm { m: 9, n: 2, k: 4, batch: 1, dtype: Dtype::Bf16, layout: GemmLayout::Nt, times: 1 },
+            Kernel::Memory { bytes: 1001, lasts_ns: None, times: 3 },
             Kernel::Hold { duration_ns: 1, sms: None, times: 1 },
             Kernel::Copy { direction: maestro_pattern::CopyDirection::H2d, size: 4097, times: 1 },
             Kernel::Set { size: 8191, times: 1 },

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
-use maestro_pattern::{LaneId, Program, Work};
+use maestro_pattern::{LaneId, Program, State, Work};
 
 use super::board::Board;
 use super::buffers::sizes;
@@ -128,7 +128,7 @@ impl Endpoint for Rank<'_> {
         self.rank
     }
 
-    fn prepare(&mut self, program: &Program) -> Result<()> {
+    fn prepare(&mut self, program: &Program, _: State) -> Result<()> {
         let mut known = HashMap::new();
         let mut tasks = vec![None; program.instructions.len()];
         for issue in issues(program) {

@@ -251,7 +251,15 @@ mod tests {
 
     #[test]
     fn eight_bit_floats_give_sixteen_bits() {
-        let sizes = Sizes::of(&Kernel::Gemm { m: 16, n: 32, k: 64, batch: 3, dtype: Dtype::F8e4m3, times: 9 });
+        let sizes = Sizes::of(&Kernel::Gemm {
+            m: 16,
+            n: 32,
+            k: 64,
+            batch: 3,
+            dtype: Dtype::F8e4m3,
+            layout: Default::default(),
+            times: 9,
+        });
         assert_eq!((sizes.left, sizes.right, sizes.result), (3 * 16 * 64, 3 * 64 * 32, 3 * 16 * 32 * 2));
     }
 }

@@ -9,30 +9,53 @@ static __device__ __forceinline__ u64 now() {
     return ns;
 }
 
-// Reads `vectors` vectors of 16 bytes and writes as many: what element-wise work does to memory. Every thread has four
-// loads in flight before it stores.
-extern "C" __global__ void __launch_bounds__(512) maestro_stream(const uint4* from, uint4* to, u64 vectors) {
-    const u64 stride = (u64)gridDim.x * blockDim.x;
-    u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x;
-    for (; i + 3 * stride < vectors; i += 4 * stride) {
-        uint4 a = from[i];
-        uint4 b = from[i + stride];
-        uint4 c = from[i + 2 * stride];
-        uint4 d = from[i + 3 * stride];
-        to[i] = a;
-        to[i + stride] = b;
-        to[i + 2 * stride] = c;
-        to[i + 3 * stride] = d;
-    }
-    for (; i < vectors; i += stride) to[i] = from[i];
-}
-
-// Begin and count of the hold that runs on a lane. Holds of one lane follow each other, so one slot a lane is enough;
-// the last block of each leaves it as it found it.
+// Begin and count of the timed kernel that runs on a lane. Kernels of one lane follow each other, so one slot a lane is
+// enough; the last block of each leaves it as it found it.
 struct Slot {
     u64 begin;
     unsigned int done;
 };
+
+// When the kernel began: when the first of its blocks came here.
+static __device__ __forceinline__ u64 begin_of(Slot* slot) {
+    const u64 arrived = now();
+    const u64 begun = atomicCAS(&slot->begin, 0ull, arrived);
+    return begun == 0 ? arrived : begun;
+}
+
+// The block leaves. Every block has read `begin` before it counts itself, so the last to count may clear it.
+static __device__ __forceinline__ void leave(Slot* slot) {
+    __threadfence();
+    if (atomicInc(&slot->done, gridDim.x - 1) == gridDim.x - 1) slot->begin = 0;
+}
+
+// Reads `vectors` vectors of 16 bytes and writes as many: what element-wise work does to memory. Each block moves its
+// 2,048 and leaves, so that other kernels get multiprocessors as beside real work. With `ns`, block i of n does not leave
+// before i + 1 n-ths of these nanoseconds: the kernel moves its bytes evenly over that time.
+extern "C" __global__ void __launch_bounds__(512)
+    maestro_stream(const uint4* from, uint4* to, u64 vectors, u64 ns, Slot* slot) {
+    u64 begun = 0;
+    if (ns && threadIdx.x == 0) begun = begin_of(slot);
+    const u64 i = (u64)blockIdx.x * 2048 + threadIdx.x;
+    if (i + 1536 < vectors) {
+        uint4 a = from[i];
+        uint4 b = from[i + 512];
+        uint4 c = from[i + 1024];
+        uint4 d = from[i + 1536];
+        to[i] = a;
+        to[i + 512] = b;
+        to[i + 1024] = c;
+        to[i + 1536] = d;
+    } else {
+        for (u64 j = i; j < vectors; j += 512) to[j] = from[j];
+    }
+    if (ns && threadIdx.x == 0) {
+        const u64 end = begun + ns * (blockIdx.x + 1) / gridDim.x;
+        while (now() < end) {
+        }
+        leave(slot);
+    }
+}
 
 // Keeps multiprocessors busy until `ns` nanoseconds after its first block began. Each block asks for all shared memory
 // of a multiprocessor, so it has one for itself. The first `passing` blocks leave after `quantum` nanoseconds and others
@@ -41,14 +64,11 @@ struct Slot {
 extern "C" __global__ void __launch_bounds__(32) maestro_hold(u64 ns, u64 quantum, u64 passing, Slot* slot) {
     if (threadIdx.x != 0) return;
     const u64 arrived = now();
-    const u64 begun = atomicCAS(&slot->begin, 0ull, arrived);
-    const u64 end = (begun == 0 ? arrived : begun) + ns;
-    const u64 leave = blockIdx.x < passing && arrived + quantum < end ? arrived + quantum : end;
-    while (now() < leave) {
+    const u64 end = begin_of(slot) + ns;
+    const u64 until = blockIdx.x < passing && arrived + quantum < end ? arrived + quantum : end;
+    while (now() < until) {
     }
-    // Every block has read `begin` before it counts itself, so the last to count may clear it.
-    __threadfence();
-    if (atomicInc(&slot->done, gridDim.x - 1) == gridDim.x - 1) slot->begin = 0;
+    leave(slot);
 }
 
 static __device__ __forceinline__ u64 mixed(u64 x) {

@@ -9,7 +9,7 @@ use super::ffi::cuda::{Cuda, DeviceInfo, Kernel, Module, Shape, Slice, Stream};
 /// drivers from 520 and devices from Volta on.
 const PTX: &str = concat!(include_str!("kernels.ptx"), "\0");
 
-/// Bytes of a hold's slot, with room to a line of its own.
+/// Bytes of a lane's slot for timed kernels, with room to a line of its own.
 pub(super) const SLOT: usize = 256;
 
 /// How long a hold's passing blocks stay at the least: long beside the time in which one block replaces another, short
@@ -44,16 +44,17 @@ impl Kernels {
         })
     }
 
-    /// Reads `bytes` and writes as many.
+    /// Reads `bytes` and writes as many, evenly over at least `ns` nanoseconds. `slot` is the lane's memory for that.
     ///
     /// # Errors
     /// The driver's.
-    pub(super) fn stream(&self, from: Slice, to: Slice, bytes: u64, on: &Stream) -> Native<()> {
-        const THREADS: u32 = 512;
+    pub(super) fn stream(&self, [from, to, slot]: [Slice; 3], bytes: u64, ns: u64, on: &Stream) -> Native<()> {
+        /// Vectors that a block moves.
+        const EACH: u64 = 2048;
         let vectors = bytes.div_ceil(16);
-        // Four blocks a multiprocessor fill it; fewer where there is less to do.
-        let grid = (vectors.div_ceil(u64::from(THREADS)) as u32).clamp(1, 4 * self.sms);
-        on.launch(&self.stream, flat(grid, THREADS, 0), &mut [from.argument(), to.argument(), vectors])
+        let grid = u32::try_from(vectors.div_ceil(EACH)).unwrap_or(u32::MAX).max(1);
+        let arguments = &mut [from.argument(), to.argument(), vectors, ns, slot.argument()];
+        on.launch(&self.stream, flat(grid, 512, 0), arguments)
     }
 
     /// Keeps `sms` multiprocessors, or all, busy for `ns` nanoseconds.

@@ -8,8 +8,10 @@ mod buffers;
 mod clock;
 mod doctor;
 mod ffi;
+mod gate;
 mod kernels;
 mod libraries;
+mod marks;
 mod party;
 mod rank;
 mod work;
@@ -136,8 +138,10 @@ fn perform(world: &World, endpoint: &mut Rank, lead: bool) -> Result<Record> {
     session.rehearse(endpoint)?;
     session.verify(endpoint, lead)?;
     if lead {
-        let cost = endpoint.cost_of_events()?;
-        note(format!("timing a block costs {:.2} us on the device: two events", cost / 1e3));
+        let [one, two] = endpoint.cost_of_events()?.map(|ns| ns / 1e3);
+        note(format!(
+            "timing a block costs {one:.2} us on the device, {two:.2} us where its lane was idle (one event, two)"
+        ));
     }
     endpoint.run_as_graphs(world.settings.graph);
     let record = session.measure(endpoint, lead)?;

@@ -1,14 +1,14 @@
 //! A rank on a device as an endpoint: a lane is a stream, an `after` an event, host time a deadline.
 //!
-//! Executions are timed by events on the device. Their times are put on the host's clock by an event whose moment the
-//! host knows: recorded anew before each barrier, so that clocks which drift apart have no time to.
+//! Executions are timed by events on the device ([`Marks`]). Their times are put on the host's clock by an event whose
+//! moment the host knows: recorded anew before each barrier, so that clocks which drift apart have no time to.
 
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use maestro_pattern::{AxisId, BlockId, LaneId, Priority, Program, Work};
+use maestro_pattern::{AxisId, BlockId, LaneId, Priority, Program, State, Work};
 
 use super::buffers::{self, Buffers};
 use super::clock::Clock;
@@ -17,7 +17,9 @@ use super::ffi::cuda::{Context, DeviceMemory, Event, Graph, PinnedMemory, Shape,
 use super::ffi::nccl::Comm;
 use super::ffi::nvrtc::Target;
 use super::ffi::{Failure, Native, cuda};
+use super::gate::Gate;
 use super::kernels::{Kernels, SLOT};
+use super::marks::Marks;
 use super::work::{Exchange, Op};
 use super::world::World;
 use crate::layout::Layout;
@@ -40,6 +42,8 @@ struct Task {
     /// Of a block that communicates.
     communicator: Option<u32>,
     work: Act,
+    /// How many launches it is.
+    launches: u32,
     /// Where its input and output lie.
     layout: Layout,
 }
@@ -53,16 +57,8 @@ enum Act {
 struct Lane {
     stream: Stream,
     buffers: Buffers,
-    /// Where its holds keep their begin.
+    /// Where its timed kernels keep their begin.
     slot: DeviceMemory,
-}
-
-/// The events of one instruction.
-struct Marks {
-    start: Event,
-    end: Event,
-    /// Inside a graph other lanes wait for this one: an event whose time can be read there cannot be waited for.
-    joint: Event,
 }
 
 /// How instructions reach the device.
@@ -82,12 +78,14 @@ pub(super) struct Rank {
     graph: Option<Graph>,
     /// Behind a launched graph.
     graph_end: Event,
-    marks: Vec<Marks>,
+    marks: Marks,
     tasks: Vec<Option<Rc<Task>>>,
     known: HashMap<Use, Rc<Task>>,
     comms: BTreeMap<(AxisId, LaneId), Arc<Comm>>,
     whole: Option<Comm>,
     lanes: BTreeMap<LaneId, Lane>,
+    // After the lanes' memory, whose freeing waits for what is on the lanes.
+    gate: Gate,
     staging: PinnedMemory,
     kernels: Kernels,
     capability: (u32, u32),
@@ -99,8 +97,8 @@ pub(super) struct Rank {
     way: Way,
     /// Whether turns shall run as graphs.
     graphs: bool,
-    /// Instructions issued since the barrier.
-    issued: Vec<u32>,
+    /// Whether lanes wait until all is issued.
+    gated: bool,
     zero: Instant,
     /// Until when the host has spent its time.
     clock: Instant,
@@ -151,7 +149,8 @@ impl Rank {
         let mut this = Self {
             graph: None,
             graph_end: Event::new(cuda, false).map_err(on)?,
-            marks: Vec::new(),
+            gate: Gate::new(cuda).map_err(on)?,
+            marks: Marks::new(cuda),
             tasks: Vec::new(),
             known: HashMap::new(),
             comms: BTreeMap::new(),
@@ -167,7 +166,7 @@ impl Rank {
             rank,
             way: Way::Eager,
             graphs: false,
-            issued: Vec::new(),
+            gated: false,
             zero: now,
             clock: now,
             issuing: Duration::ZERO,
@@ -225,31 +224,31 @@ impl Rank {
         )
     }
 
-    /// What timing a block costs on the device: nanoseconds by which a kernel that does nothing takes longer with its
-    /// two events.
+    /// What timing a block costs on the device: nanoseconds by which a kernel that does nothing takes longer with an
+    /// event behind it, as where its lane goes straight on, and with one before and one behind.
     ///
     /// # Errors
     /// The driver's.
-    pub(super) fn cost_of_events(&self) -> Result<f64> {
+    pub(super) fn cost_of_events(&self) -> Result<[f64; 2]> {
         const KERNELS: usize = 200;
         let on = |failure: Failure| self.world.failed(self.rank, None, failure);
         let main = self.device_clock.stream();
-        let measure = |timed: bool| -> Native<f64> {
+        let measure = |events: usize| -> Native<f64> {
             let (first, last) = (Event::new(&self.world.cuda, true)?, Event::new(&self.world.cuda, true)?);
-            let events: Native<Vec<Event>> = (0..2 * KERNELS).map(|_| Event::new(&self.world.cuda, true)).collect();
-            let events = events?;
+            let all: Native<Vec<Event>> = (0..2 * KERNELS).map(|_| Event::new(&self.world.cuda, true)).collect();
+            let all = all?;
             // The device is kept busy while the host enqueues, so that only the device's own time counts.
             let lane = self.lanes.values().next().map(|lane| lane.slot.all());
             if let Some(slot) = lane {
                 self.kernels.hold(10_000_000, None, slot, main)?;
             }
             first.record(main)?;
-            for pair in events.chunks(2) {
-                if timed {
+            for pair in all.chunks(2) {
+                if events > 1 {
                     pair[0].record(main)?;
                 }
                 self.kernels.nothing(main)?;
-                if timed {
+                if events > 0 {
                     pair[1].record(main)?;
                 }
             }
@@ -257,12 +256,14 @@ impl Rank {
             main.synchronize()?;
             last.since(&first)
         };
-        let mut best = f64::INFINITY;
+        let mut best = [f64::INFINITY; 2];
         for _ in 0..3 {
-            let (plain, timed) = (measure(false).map_err(on)?, measure(true).map_err(on)?);
-            best = best.min((timed - plain) / KERNELS as f64);
+            let plain = measure(0).map_err(on)?;
+            for (events, best) in (1..).zip(&mut best) {
+                *best = best.min((measure(events).map_err(on)? - plain) / KERNELS as f64);
+            }
         }
-        Ok(best.max(0.0))
+        Ok(best.map(|cost| cost.max(0.0)))
     }
 
     /// Looks everything up that executing an issue takes.
@@ -273,9 +274,18 @@ impl Rank {
         let contradiction = |what: &str| Error::Plan { rank: self.rank, block: block.name.clone(), what: what.into() };
         let on = |failure: Failure| world.failed(self.rank, Some(issue.block), failure);
         let lane = self.lanes.get(&issue.lane).ok_or_else(|| contradiction("its lane has no stream"))?;
-        let task =
-            |work| Task { block: issue.block, lane: issue.lane, communicator: None, work, layout: Layout::default() };
-        let compute = |ops| task(Act::Compute(ops));
+        let task = |work, launches| Task {
+            block: issue.block,
+            lane: issue.lane,
+            communicator: None,
+            work,
+            launches,
+            layout: Layout::default(),
+        };
+        let compute = |ops: Vec<Op>| {
+            let launches = ops.iter().map(Op::launches).fold(0, u32::saturating_add);
+            task(Act::Compute(ops), launches)
+        };
         let held = || {
             let ns = nominal_ns(block, self.rank, world.settings.pacing);
             let ns = ns.ok_or_else(|| contradiction("it has no duration to hold its lane for"))?;
@@ -291,7 +301,7 @@ impl Rank {
                 Ok(Task {
                     communicator: Some(communicator),
                     layout: Layout::of(work, seat, ranks),
-                    ..task(Act::Exchange(exchange))
+                    ..task(Act::Exchange(exchange), 1)
                 })
             }
             Work::Compute(kernels) => match world.settings.compute {
@@ -361,48 +371,39 @@ impl Rank {
 
     /// The error of a hang: of the execution that has begun and not ended, else of the first that has not ended.
     fn stuck(&self) -> Error {
-        let marks = |index: &u32| &self.marks[*index as usize];
-        let open: Vec<u32> = self.issued.iter().copied().filter(|index| !self.reached(&marks(index).end)).collect();
-        let begun = open.iter().find(|index| self.reached(&marks(index).start));
-        let task = begun.or(open.first()).and_then(|index| self.tasks.get(*index as usize)?.as_deref());
-        let Some(task) = task else { return Error::Ended };
-        self.world.hang(self.rank, task.block, task.lane, task.communicator, self.world.silence)
+        let index = self.marks.stuck(self.graph_clock());
+        match index.and_then(|index| self.tasks.get(index as usize)) {
+            Some(Some(task)) => {
+                self.world.hang(self.rank, task.block, task.lane, task.communicator, self.world.silence)
+            }
+            _ => Error::Ended,
+        }
     }
 
-    /// Whether the device has come to an event of this iteration.
-    fn reached(&self, event: &Event) -> bool {
-        // Launching a graph does not reset its events: until it comes to one, that has ended in the run before.
-        event.ended().unwrap_or(false) && (self.way != Way::Graph || self.device_clock.passed(event))
+    /// What tells this run of a graph from the one before.
+    fn graph_clock(&self) -> Option<&Clock> {
+        (self.way == Way::Graph).then_some(&self.device_clock)
     }
 
     /// Puts an issue on its lane.
-    fn put(&self, issue: &Issue<'_>) -> Native<()> {
-        // `prepare` looked all of them up.
-        let (Some(lane), Some(marks), Some(Some(task))) =
-            (self.lanes.get(&issue.lane), self.marks.get(issue.index as usize), self.tasks.get(issue.index as usize))
-        else {
+    fn put(&mut self, issue: &Issue<'_>, now: Instant) -> Native<()> {
+        let (Some(lane), Some(Some(task))) = (self.lanes.get(&issue.lane), self.tasks.get(issue.index as usize)) else {
             return Ok(());
         };
         let captured = self.way == Way::Capturing;
-        for earlier in issue.after {
-            let marks = &self.marks[*earlier as usize];
-            lane.stream.wait(if captured { &marks.joint } else { &marks.end })?;
-        }
-        if captured {
-            marks.start.record_in_graph(&lane.stream)?
-        } else {
-            marks.start.record(&lane.stream)?
+        self.marks.wait(issue, &lane.stream, captured)?;
+        if issue.first {
+            self.marks.begin(issue, now, &lane.stream, self.gate.is_closed(), captured)?;
         }
         match &task.work {
             Act::Exchange(exchange) => exchange.run(&lane.stream)?,
             Act::Compute(ops) => ops.iter().try_for_each(|op| op.run(&self.kernels, &lane.stream))?,
         }
-        if captured {
-            marks.end.record_in_graph(&lane.stream)?;
-            marks.joint.record(&lane.stream)
-        } else {
-            marks.end.record(&lane.stream)
+        if issue.last {
+            self.marks.end(issue, &lane.stream, captured)?;
         }
+        self.gate.launched(task.launches);
+        Ok(())
     }
 
     /// Lets every lane's work become part of the graph that begins on the main stream.
@@ -450,7 +451,7 @@ impl Endpoint for Rank {
         self.rank
     }
 
-    fn prepare(&mut self, program: &Program) -> Result<()> {
+    fn prepare(&mut self, program: &Program, state: State) -> Result<()> {
         let mut tasks = vec![None; program.instructions.len()];
         for issue in issues(program) {
             let this = (issue.block, issue.axis, issue.lane);
@@ -462,11 +463,8 @@ impl Endpoint for Rank {
             tasks[issue.index as usize] = Some(task);
         }
         self.tasks = tasks;
-        let on = self.on();
-        while self.marks.len() < program.instructions.len() {
-            let event = |timed| Event::new(&self.world.cuda, timed).map_err(&on);
-            self.marks.push(Marks { start: event(true)?, end: event(true)?, joint: event(false)? });
-        }
+        self.marks.prepare(program).map_err(self.on())?;
+        self.gated = state == State::Alone && !self.graphs;
         self.graph = None;
         self.way = if self.graphs { Way::Capturing } else { Way::Eager };
         Ok(())
@@ -476,12 +474,15 @@ impl Endpoint for Rank {
         let on = self.on();
         self.device_clock.sight().map_err(&on)?;
         match self.way {
-            Way::Eager => self.issued.clear(),
+            Way::Eager => self.marks.clear(),
             Way::Capturing => {
-                self.issued.clear();
+                self.marks.clear();
                 self.fork().map_err(&on)?;
             }
             Way::Graph => {}
+        }
+        if self.gated {
+            self.gate.close(self.lanes.values().map(|lane| &lane.stream)).map_err(&on)?;
         }
         self.zero = self.world.party.barrier()?;
         self.clock = self.zero;
@@ -494,9 +495,8 @@ impl Endpoint for Rank {
         }
         let began = Instant::now();
         self.world.issuing(self.rank, issue.index, began);
-        self.put(&issue).map_err(|failure| self.world.failed(self.rank, Some(issue.block), failure))?;
+        self.put(&issue, began).map_err(|failure| self.world.failed(self.rank, Some(issue.block), failure))?;
         self.world.idle(self.rank);
-        self.issued.push(issue.index);
         self.issuing += began.elapsed();
         self.issues += 1;
         Ok(())
@@ -507,8 +507,7 @@ impl Endpoint for Rank {
         if self.way != Way::Eager {
             return Ok(());
         }
-        let Some(marks) = self.marks.get(index as usize) else { return Ok(()) };
-        self.spin(|| marks.end.ended(), || 0, || self.stuck())?;
+        self.spin(|| self.marks.ended(index), || 0, || self.stuck())?;
         self.clock = self.clock.max(Instant::now());
         Ok(())
     }
@@ -541,6 +540,7 @@ impl Endpoint for Rank {
 
     fn drain(&mut self) -> Result<Vec<Span>> {
         let on = self.on();
+        self.gate.open();
         if self.way == Way::Capturing {
             self.graph = Some(self.join().map_err(&on)?);
             self.way = Way::Graph;
@@ -548,25 +548,16 @@ impl Endpoint for Rank {
         if let Some(graph) = self.graph.as_ref().filter(|_| self.way == Way::Graph) {
             let main = self.device_clock.stream();
             main.launch_graph(graph).map_err(&on)?;
-            self.graph_end.record(main).map_err(&on)?;
             // Events keep their times of the last run until this one comes to them, so all of it is awaited first.
-            let ended = || self.issued.iter().filter(|i| self.reached(&self.marks[**i as usize].end)).count() as u64;
-            self.spin(|| self.graph_end.ended(), ended, || self.stuck())?;
+            self.graph_end.record(main).map_err(&on)?;
+            self.spin(|| self.graph_end.ended(), || self.marks.reached(self.graph_clock()), || self.stuck())?;
         }
-        let mut spans = Vec::with_capacity(self.issued.len());
         let ended = std::cell::Cell::new(0u64);
-        for index in &self.issued {
-            let marks = &self.marks[*index as usize];
-            self.spin(|| marks.end.ended(), || ended.get(), || self.stuck())?;
+        for index in self.marks.issued() {
+            self.spin(|| self.marks.ended(*index), || ended.get(), || self.stuck())?;
             ended.set(ended.get() + 1);
         }
-        for index in &self.issued {
-            let marks = &self.marks[*index as usize];
-            let start_ns = self.device_clock.moment(&marks.start, self.zero).map_err(&on)?;
-            let end_ns = self.device_clock.moment(&marks.end, self.zero).map_err(&on)?;
-            spans.push(Span { instruction: *index, start_ns, end_ns: end_ns.max(start_ns) });
-        }
-        Ok(spans)
+        self.marks.spans(&self.device_clock, self.zero).map_err(on)
     }
 
     fn load(&mut self, index: u32, fill: &mut dyn FnMut(&mut [u8])) -> Result<()> {
@@ -598,6 +589,7 @@ impl Drop for Rank {
     /// In a world that ended kernels may wait for peers that never come: communicators are given up, or freeing what the
     /// kernels use would wait for ever.
     fn drop(&mut self) {
+        self.gate.open();
         if self.world.party.check().is_err() {
             self.comms.values().for_each(|comm| comm.abort());
             self.whole.iter().for_each(Comm::abort);

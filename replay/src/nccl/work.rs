@@ -88,7 +88,9 @@ impl Exchange {
         output: Slice,
     ) {
         let (from, to) = (input.part(&part.input), output.part(&part.output));
-        let (dtype, op, root) = (one.dtype, one.op, one.root);
+        let (dtype, root) = (one.dtype, one.root);
+        // One rank's average is what it has. NCCL (2.28) refuses to divide 8-bit floats of a team of one.
+        let op = if ranks == 1 && one.op == ReduceOp::Avg { ReduceOp::Sum } else { one.op };
         let me = seat as u32;
         let equal = |slice: Slice, seat: u32| {
             let each = slice.bytes / ranks;
@@ -187,7 +189,7 @@ pub(super) enum Op {
     /// A product.
     Product { product: Product, operands: [Slice; 3], workspace: Slice, times: u64 },
     /// Memory traffic, in runs over the same buffers.
-    Stream { from: Slice, to: Slice, bytes: u64, times: u64 },
+    Stream { memory: [Slice; 3], bytes: u64, ns: u64, times: u64 },
     /// Keeps multiprocessors busy.
     Hold { ns: u64, sms: Option<u32>, times: u64, slot: Slice },
     /// A copy by the copy engine.
@@ -199,13 +201,13 @@ pub(super) enum Op {
 }
 
 impl Op {
-    /// What `kernel` does in the buffers of its lane. `slot` is the lane's memory for holds.
+    /// What `kernel` does in the buffers of its lane. `slot` is the lane's memory for timed kernels.
     ///
     /// # Errors
     /// cuBLASLt's: no kernel for this shape and element type.
     pub(super) fn new(kernel: &Kernel, blas: Option<&Rc<Handle>>, buffers: &Buffers, slot: Slice) -> Native<Self> {
         Ok(match *kernel {
-            Kernel::Gemm { m, n, k, batch, dtype, times } => {
+            Kernel::Gemm { m, n, k, batch, dtype, layout, times } => {
                 let Some(blas) = blas else {
                     return Err(super::ffi::Failure {
                         call: "cublasLtCreate",
@@ -213,13 +215,18 @@ impl Op {
                     });
                 };
                 Self::Product {
-                    product: Product::new(blas, Gemm { m, n, k, batch, dtype }, BLAS_WORKSPACE)?,
+                    product: Product::new(blas, Gemm { m, n, k, batch, dtype, layout }, BLAS_WORKSPACE)?,
                     operands: [buffers.left(), buffers.right(), buffers.result()],
                     workspace: buffers.blas(),
                     times,
                 }
             }
-            Kernel::Memory { bytes, times } => Self::Stream { from: buffers.left(), to: buffers.right(), bytes, times },
+            Kernel::Memory { bytes, lasts_ns, times } => Self::Stream {
+                memory: [buffers.left(), buffers.right(), slot],
+                bytes,
+                ns: lasts_ns.unwrap_or(0),
+                times,
+            },
             Kernel::Hold { duration_ns, sms, times } => Self::Hold { ns: duration_ns, sms, times, slot },
             Kernel::Copy { direction, size, times } => {
                 let (from, to) = match direction {
@@ -234,6 +241,19 @@ impl Op {
         })
     }
 
+    /// How many launches it is.
+    pub(super) fn launches(&self) -> u32 {
+        let launches = match self {
+            Self::Stream { bytes, times, .. } => times.saturating_mul(bytes.div_ceil(2).div_ceil(STREAM)),
+            Self::Product { times, .. }
+            | Self::Hold { times, .. }
+            | Self::Copy { times, .. }
+            | Self::Set { times, .. } => *times,
+            Self::Cuda { .. } => 1,
+        };
+        u32::try_from(launches).unwrap_or(u32::MAX)
+    }
+
     /// Puts it on a stream.
     ///
     /// # Errors
@@ -243,14 +263,15 @@ impl Op {
             Self::Product { product, operands, workspace, times } => {
                 (0..*times).try_for_each(|_| product.run(*operands, *workspace, on))
             }
-            Self::Stream { from, to, bytes, times } => {
+            Self::Stream { memory, bytes, ns, times } => {
                 // Half is read, half is written.
                 let half = bytes.div_ceil(2);
                 (0..*times).try_for_each(|_| {
                     let mut left = half;
                     while left > 0 {
                         let run = left.min(STREAM);
-                        kernels.stream(*from, *to, run, on)?;
+                        let share = u128::from(*ns) * u128::from(run) / u128::from(half);
+                        kernels.stream(*memory, run, share as u64, on)?;
                         left -= run;
                     }
                     Ok(())

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 use std::sync::mpsc::channel;
 use std::thread;
@@ -42,12 +43,15 @@ fn launches(world: u32) -> Vec<Launch> {
 /// Runs every rank of a world in a thread of its own, once all have joined, and gives what each returned.
 fn run<R: Send>(world: u32, body: impl Fn(Store) -> R + Sync) -> Vec<R> {
     let launches = launches(world);
-    let body = &body;
+    // A rank that leaves the store's barrier first and fails at once would be heard of by ranks that are still in it.
+    let joined = Barrier::new(world as usize);
+    let (body, joined) = (&body, &joined);
     thread::scope(|scope| {
         let start = |launch| {
             scope.spawn(move || {
                 let store = Store::join(launch, LONG).unwrap();
                 store.barrier().unwrap();
+                joined.wait();
                 body(store)
             })
         };

@@ -122,8 +122,8 @@ impl<F: Fault> Endpoint for Broken<'_, F> {
     fn rank(&self) -> u32 {
         self.inner.rank()
     }
-    fn prepare(&mut self, program: &Program) -> Result<()> {
-        self.inner.prepare(program)
+    fn prepare(&mut self, program: &Program, state: State) -> Result<()> {
+        self.inner.prepare(program, state)
     }
     fn barrier(&mut self) -> Result<()> {
         self.inner.barrier()

@@ -9,7 +9,7 @@ mod values;
 
 use std::collections::BTreeMap;
 
-use maestro_pattern::{Instruction, Plan, Program};
+use maestro_pattern::{Instruction, Plan, Program, State};
 
 use self::expect::{Expected, Messages};
 use crate::meeting::place;
@@ -57,9 +57,9 @@ impl Endpoint for Checked<'_> {
         self.inner.rank()
     }
 
-    fn prepare(&mut self, program: &Program) -> Result<()> {
+    fn prepare(&mut self, program: &Program, state: State) -> Result<()> {
         self.messages = Messages::default();
-        self.inner.prepare(program)
+        self.inner.prepare(program, state)
     }
 
     fn barrier(&mut self) -> Result<()> {

@@ -16,6 +16,7 @@
 #include "standin.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,13 +28,14 @@ typedef uint64_t CUdeviceptr;
 enum {
     MAX_DEVICES = 16,
     MAX_LANES = 16,  // streams in a graph
-    MAX_PARAMETERS = 4,
+    MAX_PARAMETERS = 5,
     SMS = 8,
     SHARED_MEMORY = 227 << 10,
     LEAST_PRIORITY = 0,
     MOST_PRIORITY = -5,
     EVENT_DISABLE_TIMING = 2,
     EVENT_RECORD_EXTERNAL = 1,
+    WAIT_VALUE_GEQ = 0,
 };
 
 #define RESULTS(X)                                                                                                     \
@@ -73,7 +75,7 @@ struct event {
     int seen[MAX_LANES];      // what of each of the graph's streams lies before it
 };
 
-enum kind { COPY, SET, KERNEL, CALL, RECORD, RECORD_IN_GRAPH, WAIT };
+enum kind { COPY, SET, KERNEL, CALL, RECORD, RECORD_IN_GRAPH, WAIT, WAIT_VALUE };
 
 struct command {
     enum kind kind;
@@ -246,6 +248,13 @@ static void run(struct stream *stream, struct command *command) {
         return;
     case RECORD_IN_GRAPH:
         event->at_ns = now_ns();
+        return;
+    case WAIT_VALUE:
+        // The host writes the number without telling anybody, so it has to be looked at again and again.
+        pthread_mutex_unlock(&device->lock);
+        while ((int32_t)(__atomic_load_n((uint32_t *)command->to, __ATOMIC_ACQUIRE) - (uint32_t)command->value) < 0)
+            sched_yield();
+        pthread_mutex_lock(&device->lock);
         return;
     case COPY:
     case SET:
@@ -422,6 +431,12 @@ int cuStreamWaitEvent(CUstream stream, struct event *event, unsigned flags) {
     result = await(stream, event);
     pthread_mutex_unlock(&stream->device->lock);
     return result;
+}
+
+int cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr at, uint32_t value, unsigned flags) {
+    if (flags != WAIT_VALUE_GEQ) return INVALID_VALUE;
+    if (!standin_inside(stream->device->ordinal, (void *)at, sizeof value)) return ILLEGAL_ADDRESS;
+    return enqueue(stream, (struct command){.kind = WAIT_VALUE, .to = (void *)at, .value = (int)value});
 }
 
 int cuEventCreate(struct event **event, unsigned flags) {
@@ -636,19 +651,24 @@ struct kernel {
     int (*inside)(int device, const uint64_t *parameters);
 };
 
+static void sleep_until(int64_t ns) {
+    struct timespec end = moment(ns);
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &end, NULL)) continue;
+}
+
 static void run_stream(void *parameters) {
     const uint64_t *p = parameters;
+    int64_t end = now_ns() + (int64_t)p[3];
     memcpy((void *)p[1], (void *)p[0], 16 * p[2]);
+    sleep_until(end);
 }
 
 static int stream_inside(int device, const uint64_t *p) {
-    return standin_inside(device, (void *)p[0], 16 * p[2]) && standin_inside(device, (void *)p[1], 16 * p[2]);
+    return standin_inside(device, (void *)p[0], 16 * p[2]) && standin_inside(device, (void *)p[1], 16 * p[2]) &&
+           standin_inside(device, (void *)p[4], 16);
 }
 
-static void run_hold(void *parameters) {
-    struct timespec end = moment(now_ns() + *(int64_t *)parameters);
-    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &end, NULL)) continue;
-}
+static void run_hold(void *parameters) { sleep_until(now_ns() + *(int64_t *)parameters); }
 
 static int hold_inside(int device, const uint64_t *p) { return standin_inside(device, (void *)p[3], 16); }
 
@@ -661,7 +681,7 @@ static void run_fill(void *parameters) {
 static int fill_inside(int device, const uint64_t *p) { return standin_inside(device, (void *)p[0], 8 * p[1]); }
 
 static const struct kernel KERNELS[] = {
-    {"maestro_stream", 3, run_stream, stream_inside},
+    {"maestro_stream", 5, run_stream, stream_inside},
     {"maestro_hold", 4, run_hold, hold_inside},
     {"maestro_fill", 3, run_fill, fill_inside},
 };

@@ -46,6 +46,7 @@ pub fn info(id: &str, iterations: u32, rounds: u32) -> RunInfo {
             pacing: Some("gaps".into()),
             compute: Some("hold".into()),
             graph: false,
+            back_to_back: 1,
         },
         environment: Environment::default(),
         notes: Vec::new(),

@@ -102,7 +102,7 @@ mod tests {
         }
         let join = |all: &[&str]| format!("[{}]", all.join(", "));
         let values = format!("[{}]", values.join(", "));
-        match work(Given { name, dims: &join(&dims), types: &join(&types), values: &values })? {
+        match work(Given { name, dims: &join(&dims), types: &join(&types), values: &values, ..Given::default() })? {
             Work::Attention(attention) => Some(attention),
             other => panic!("{other:?}"),
         }

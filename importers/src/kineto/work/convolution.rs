@@ -5,6 +5,8 @@
 //! dimensions in other roles. The result's places follow from stride, padding and dilation; without these values
 //! nothing is known.
 
+use maestro_pattern::{Dtype, GemmLayout};
+
 use super::shapes::{Row, elements};
 use crate::capture::Product;
 
@@ -91,7 +93,7 @@ fn backward(row: &Row<'_>) -> Option<Vec<Product>> {
     let transposed = row.flag(7).unwrap_or(false);
     let form = Form::new(row, input, weight, Some(9), transposed)?;
     let gathered = elements(if transposed { input } else { grad }.get(2..)?)?;
-    let Product { m, n, k, batch, dtype } = form.forward(gathered)?;
+    let Product { m, n, k, batch, dtype, layout } = form.forward(gathered)?;
     // `[True, True, False]`: which of input, weight and bias want a gradient. Not recorded: both.
     let wanted = |at: usize| {
         let mask = row.value(10).unwrap_or_default();
@@ -99,10 +101,10 @@ fn backward(row: &Row<'_>) -> Option<Vec<Product>> {
     };
     let mut products = Vec::new();
     if wanted(0) {
-        products.push(Product { m, n: k, k: n, batch, dtype });
+        products.push(Product { m, n: k, k: n, batch, dtype, layout });
     }
     if wanted(1) {
-        products.push(Product { m: n, n: k, k: m, batch, dtype });
+        products.push(Product { m: n, n: k, k: m, batch, dtype, layout });
     }
     Some(products).filter(|products| !products.is_empty())
 }
@@ -114,7 +116,7 @@ struct Form {
     columns: u64,
     inner: u64,
     groups: u64,
-    dtype: maestro_pattern::Dtype,
+    dtype: Dtype,
 }
 
 impl Form {
@@ -147,22 +149,24 @@ impl Form {
 
     fn forward(&self, places: u64) -> Option<Product> {
         let m = self.images.checked_mul(places)?;
-        Some(Product { m, n: self.columns, k: self.inner, batch: self.groups, dtype: self.dtype })
+        // The implicit matrices lie nowhere.
+        let layout = GemmLayout::Nn;
+        Some(Product { m, n: self.columns, k: self.inner, batch: self.groups, dtype: self.dtype, layout })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use maestro_pattern::Dtype;
+    use maestro_pattern::{Dtype, GemmLayout};
 
     use super::super::tests::{Given, work};
     use crate::kineto::work::Work;
 
     fn found(name: &str, dims: &str, values: &str) -> Option<Vec<(u64, u64, u64, u64)>> {
         let types = r#"["float", "float", "float", "", "", "", "", "", "", "", ""]"#;
-        match work(Given { name, dims, types, values })? {
+        match work(Given { name, dims, types, values, ..Given::default() })? {
             Work::Products(products) => {
-                assert!(products.iter().all(|product| product.dtype == Dtype::F32));
+                assert!(products.iter().all(|product| (product.dtype, product.layout) == (Dtype::F32, GemmLayout::Nn)));
                 Some(products.iter().map(|p| (p.m, p.n, p.k, p.batch)).collect())
             }
             other => panic!("{other:?}"),

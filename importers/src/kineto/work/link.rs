@@ -125,7 +125,9 @@ impl Work {
         Some(match self {
             Self::Products(products) => OperatorWork::Products(products.clone()),
             Self::Attention(attention) => OperatorWork::Attention(*attention),
-            Self::Traffic { bytes, guessed } => OperatorWork::Traffic { bytes: *bytes, guessed: *guessed },
+            Self::Traffic { bytes, guessed } => {
+                OperatorWork::Traffic { bytes: *bytes, guessed: *guessed, lasts_ns: None }
+            }
             Self::Lists { elements, reads, writes } => lists::traffic(*elements, (*reads, *writes), kernels)?,
         })
     }
@@ -188,7 +190,10 @@ mod tests {
         let timeline = linked(&operators, kernels.into());
         assert_eq!(numbers(&timeline), [Some(0), Some(0), Some(1), Some(2), None]);
         assert_eq!(timeline.works.len(), 2, "two calls of one shape are one kind of work");
-        assert_eq!(timeline.operator(2).unwrap().1, &OperatorWork::Traffic { bytes: 72, guessed: false });
+        assert_eq!(
+            timeline.operator(2).unwrap().1,
+            &OperatorWork::Traffic { bytes: 72, guessed: false, lasts_ns: None }
+        );
     }
 
     #[test]
@@ -218,6 +223,6 @@ mod tests {
         let kernels = vec![(kernel(name, Some(6), 1, 320), 50), (kernel(name, Some(6), 2, 9), 50)];
         let timeline = linked(&[("aten::_fused_adamw_", "[[], []]", 6, 0, 100)], kernels);
         let bytes = 329 * 65_536 * 7 * 4;
-        assert_eq!(timeline.operator(1).unwrap().1, &OperatorWork::Traffic { bytes, guessed: true });
+        assert_eq!(timeline.operator(1).unwrap().1, &OperatorWork::Traffic { bytes, guessed: true, lasts_ns: None });
     }
 }

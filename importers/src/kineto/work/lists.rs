@@ -56,7 +56,7 @@ pub(super) fn traffic<'a>(
     let elements = elements.or_else(|| chunks(kernels)?.checked_mul(CHUNK))?;
     let (to, from) = types.unwrap_or((4, 4));
     let each = u64::from(reads) * from + u64::from(writes) * to;
-    Some(OperatorWork::Traffic { bytes: elements.checked_mul(each)?, guessed })
+    Some(OperatorWork::Traffic { bytes: elements.checked_mul(each)?, guessed, lasts_ns: None })
 }
 
 /// Thread blocks of the kernels that take a chunk each.
@@ -98,7 +98,7 @@ mod tests {
     fn found(name: &str, dims: &str, types: &str, values: &str) -> Option<Work> {
         let quoted =
             |all: &str| format!("[{}]", all.split(' ').map(|t| format!("\"{t}\"")).collect::<Vec<_>>().join(", "));
-        work(Given { name, dims, types: &quoted(types), values: &quoted(values) })
+        work(Given { name, dims, types: &quoted(types), values: &quoted(values), ..Given::default() })
     }
 
     #[test]

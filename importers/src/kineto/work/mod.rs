@@ -2,9 +2,9 @@
 //!
 //! A large trace has a row for every operator, a million of them, and few launch anything. So a row is first asked for
 //! its name only: what reshapes, or calls other operators, has no work of its own. Of the others the texts of name,
-//! shapes and values are looked up as a whole, because a training step repeats itself: each combination is worked out
-//! once, and a row costs no more than a number that stands for its work. Which rows launched kernels is known at the
-//! end of the file only, rows being in no order.
+//! shapes, strides and values are looked up as a whole, because a training step repeats itself: each combination is
+//! worked out once, and a row costs no more than a number that stands for its work. Which rows launched kernels is known
+//! at the end of the file only, rows being in no order.
 
 mod attention;
 mod convolution;
@@ -81,12 +81,13 @@ impl Operators {
 
     /// Takes the row of an operator; times relative to the header's base.
     pub(super) fn take(&mut self, name: &str, args: &Args<'_>, thread: i64, time_ns: (i64, i64), notes: &mut Notes) {
-        let [dims, types, values] = [args.input_dims, args.input_type, args.concrete_inputs].map(text);
-        let hash = self.hasher.hash_one((name, dims, types, values));
+        let [dims, strides, types, values] =
+            [args.input_dims, args.input_strides, args.input_type, args.concrete_inputs].map(text);
+        let hash = self.hasher.hash_one((name, dims, strides, types, values));
         let work = match self.texts.get(&hash) {
             Some(work) => *work,
             None => {
-                let work = self.work(name, dims, types, values).map(|work| self.place(work));
+                let work = self.work(name, [dims, strides], types, values).map(|work| self.place(work));
                 self.texts.insert(hash, work);
                 work
             }
@@ -118,9 +119,9 @@ impl Operators {
         })
     }
 
-    fn work(&mut self, name: &str, dims: &str, types: &str, values: &str) -> Option<Work> {
+    fn work(&mut self, name: &str, dims_strides: [&str; 2], types: &str, values: &str) -> Option<Work> {
         let (space, base) = split(name);
-        if !self.shapes.read(dims, types) {
+        if !self.shapes.read(dims_strides, types) {
             return None;
         }
         let row = Row { base, shapes: &self.shapes, types, values };
@@ -199,15 +200,17 @@ mod tests {
     use super::*;
 
     /// An operator's row, as texts.
+    #[derive(Default)]
     pub(super) struct Given<'a> {
         pub name: &'a str,
         pub dims: &'a str,
+        pub strides: &'a str,
         pub types: &'a str,
         pub values: &'a str,
     }
 
     pub(super) fn work(given: Given<'_>) -> Option<Work> {
-        Operators::default().work(given.name, given.dims, given.types, given.values)
+        Operators::default().work(given.name, [given.dims, given.strides], given.types, given.values)
     }
 
     #[test]

@@ -1,6 +1,10 @@
 //! Matrix products from the shapes of the operators that multiply matrices.
 //!
+//! How the operands lie in memory, which decides between kernels of different speed, follows from their strides.
+//!
 //! Kernels carry the external id of the innermost operator, so `aten::matmul`, which calls one of these, is none.
+
+use maestro_pattern::GemmLayout;
 
 use super::shapes::{Row, elements};
 use crate::capture::Product;
@@ -43,20 +47,41 @@ pub(super) fn product(row: &Row<'_>) -> Option<Product> {
         (_, &[batch, m, k], &[same, inner, n]) if same == batch => (batch, m, n, k, inner),
         _ => return None,
     };
-    (k == inner).then_some(Product { m, n, k, batch, dtype })
+    let layout = layout(row, base, at);
+    (k == inner).then_some(Product { m, n, k, batch, dtype, layout })
+}
+
+/// How the operands of the product `base` lie in memory, the left of which is the argument `at`.
+fn layout(row: &Row<'_>, base: &str, at: usize) -> GemmLayout {
+    let (left, right) = (row.transposed(at), row.transposed(at + 1));
+    match base {
+        // The weight stands n x k among the arguments. Rows of several dimensions are made one, which copies them unless
+        // they lie as they should.
+        "linear" => {
+            let matrix = row.dims(at).is_some_and(|dims| dims.len() == 2);
+            GemmLayout::of(matrix && left.unwrap_or(false), !right.unwrap_or(false))
+        }
+        // These take a right operand that is stored transposed and no other.
+        "_scaled_mm" | "_scaled_grouped_mm" => GemmLayout::of(left.unwrap_or(false), right.unwrap_or(true)),
+        _ => GemmLayout::of(left.unwrap_or(false), right.unwrap_or(false)),
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use maestro_pattern::Dtype;
+    use maestro_pattern::{Dtype, GemmLayout};
 
     use super::super::tests::{Given, work};
     use super::*;
     use crate::kineto::work::Work;
 
     fn found(name: &str, dims: &str, kind: &str) -> Option<Product> {
+        laid(name, dims, "", kind)
+    }
+
+    fn laid(name: &str, dims: &str, strides: &str, kind: &str) -> Option<Product> {
         let types = vec![format!("\"{kind}\""); 4].join(", ");
-        match work(Given { name, dims, types: &format!("[{types}]"), values: "" })? {
+        match work(Given { name, dims, strides, types: &format!("[{types}]"), ..Given::default() })? {
             Work::Products(products) => products.first().copied(),
             other => panic!("{other:?}"),
         }
@@ -79,10 +104,41 @@ mod tests {
             // The gradient of their weights: the rows are the inner dimension.
             ("aten::_grouped_mm", "[[16384, 1024], [1024, 4096], [8], []]", 1),
         ] {
-            assert_eq!(found(name, dims, bf16), Some(Product { m, n, k, batch, dtype }), "{name}");
+            let layout = if name == "aten::linear" { GemmLayout::Nt } else { GemmLayout::Nn };
+            assert_eq!(found(name, dims, bf16), Some(Product { m, n, k, batch, dtype, layout }), "{name}");
         }
         let fp8 = found("aten::_scaled_mm", "[[16, 32], [32, 64], [], []]", "c10::Float8_e4m3fn").unwrap();
-        assert_eq!(fp8.dtype, Dtype::F8e4m3);
+        assert_eq!((fp8.dtype, fp8.layout), (Dtype::F8e4m3, GemmLayout::Nt));
+    }
+
+    #[test]
+    fn strides_give_the_layout() {
+        for (name, dims, strides, expected) in [
+            // Forward, both gradients, and what nobody does.
+            ("aten::mm", "[[2, 3], [3, 5]]", "[[3, 1], [1, 3]]", "nt"),
+            ("aten::mm", "[[2, 3], [3, 5]]", "[[3, 1], [5, 1]]", "nn"),
+            ("aten::mm", "[[2, 3], [3, 5]]", "[[1, 2], [5, 1]]", "tn"),
+            ("aten::mm", "[[2, 3], [3, 5]]", "[[1, 2], [1, 3]]", "tt"),
+            ("aten::addmm", "[[5], [2, 3], [3, 5], []]", "[[1], [3, 1], [1, 3], []]", "nt"),
+            ("aten::addmm", "[[5], [2, 3], [3, 5], []]", "[[1], [1, 2], [5, 1], []]", "tn"),
+            // Attention without fused kernels: its batch is spread over what is multiplied.
+            ("aten::bmm", "[[4, 2, 3], [4, 3, 5]]", "[[6, 3, 1], [15, 1, 3]]", "nt"),
+            ("aten::bmm", "[[4, 2, 3], [4, 3, 5]]", "[[6, 3, 1], [15, 5, 1]]", "nn"),
+            ("aten::bmm", "[[4, 2, 3], [4, 3, 5]]", "[[6, 1, 2], [15, 5, 1]]", "tn"),
+            ("aten::baddbmm", "[[1], [4, 2, 3], [4, 3, 5], []]", "[[1], [6, 1, 2], [15, 1, 3], []]", "tt"),
+            // Of a linear layer the weight stands n x k.
+            ("aten::linear", "[[7, 2, 3], [5, 3], [5]]", "[[6, 3, 1], [3, 1], [1]]", "nt"),
+            ("aten::linear", "[[7, 2, 3], [5, 3], [5]]", "[[6, 1, 2], [1, 5], [1]]", "nn"),
+            ("aten::linear", "[[2, 3], [5, 3], [5]]", "[[1, 2], [3, 1], [1]]", "tt"),
+            ("aten::_grouped_mm", "[[2, 3], [4, 3, 5], [4]]", "[[3, 1], [15, 1, 3], [1]]", "nt"),
+            ("aten::_scaled_mm", "[[2, 3], [3, 5], [], []]", "[[3, 1], [1, 3], [], []]", "nt"),
+            // Strides that tell nothing.
+            ("aten::mm", "[[2, 3], [3, 5]]", "[[3], [1]]", "nn"),
+            ("aten::linear", "[[2, 3], [5, 3], [5]]", "[[], [], []]", "nt"),
+        ] {
+            let product = laid(name, dims, strides, "float").unwrap();
+            assert_eq!(product.layout.name(), expected, "{name} {dims} {strides}");
+        }
     }
 
     #[test]

@@ -1,7 +1,9 @@
-//! The arguments of an operator's row: dimensions, element types, values. Read from the text, without a tree of values.
+//! The arguments of an operator's row: dimensions, strides, element types, values. Read from the text, without a tree of
+//! values.
 //!
-//! A profiler writes them as three parallel lists. An argument that is a list of tensors has a list of dimensions, and
-//! then its element type is only `TensorList`: what its tensors are made of stands nowhere but in kernels' names.
+//! A profiler writes them as parallel lists, that of strides only of late. An argument that is a list of tensors has a
+//! list of dimensions, and then its element type is only `TensorList`: what its tensors are made of stands nowhere but in
+//! kernels' names.
 
 use maestro_pattern::Dtype;
 
@@ -37,29 +39,34 @@ impl Element {
     }
 }
 
-/// Dimensions and types of a row's arguments. Kept from row to row, so that reading takes no memory anew.
+/// Dimensions, strides and types of a row's arguments. Kept from row to row, so that reading takes no memory anew.
 #[derive(Default)]
 pub(super) struct Shapes {
+    dims: Numbers,
+    strides: Numbers,
+    types: Vec<Option<Element>>,
+}
+
+/// Some numbers of each tensor of each argument.
+#[derive(Default)]
+struct Numbers {
     numbers: Vec<u64>,
     /// Tensors, as ranges of `numbers`.
     tensors: Vec<(usize, usize)>,
     /// Arguments, as ranges of `tensors`, and whether each is a list.
     arguments: Vec<(usize, usize, bool)>,
-    types: Vec<Option<Element>>,
 }
 
-impl Shapes {
-    /// Reads `[[2, 3], [], [[4], [5]]]` and `["float", "", "TensorList"]`; false if they are nothing of that kind.
-    pub fn read(&mut self, dims: &str, types: &str) -> bool {
+impl Numbers {
+    fn clear(&mut self) {
         self.numbers.clear();
         self.tensors.clear();
         self.arguments.clear();
-        self.types.clear();
-        self.types.extend(Texts(types).map(Element::from_name));
-        self.dimensions(dims).is_some()
     }
 
-    fn dimensions(&mut self, text: &str) -> Option<()> {
+    /// Reads `[[2, 3], [], [[4], [5]]]`; `None`, and half of it, if it is nothing of that kind.
+    fn read(&mut self, text: &str) -> Option<()> {
+        self.clear();
         let mut depth = 0;
         let mut number = None;
         // Where the argument and the tensor that are being read begin.
@@ -101,23 +108,51 @@ impl Shapes {
         (depth == 0 && !self.arguments.is_empty()).then_some(())
     }
 
-    /// Number of arguments.
-    pub fn len(&self) -> usize {
-        self.arguments.len()
-    }
-
-    /// Dimensions of an argument that is one tensor; of anything else that is no list of tensors there are none.
-    pub fn dims(&self, at: usize) -> Option<&[u64]> {
+    /// Those of an argument that is one tensor; of anything else that is no list of tensors there are none.
+    fn of(&self, at: usize) -> Option<&[u64]> {
         let (first, _, list) = *self.arguments.get(at)?;
         let (start, end) = *self.tensors.get(first).filter(|_| !list)?;
         Some(&self.numbers[start..end])
     }
+}
+
+impl Shapes {
+    /// Reads dimensions and strides, each as `[[2, 3], [], [[4], [5]]]`, and `["float", "", "TensorList"]`; false if they
+    /// are nothing of that kind. Strides that are not, or are missing, are none.
+    pub fn read(&mut self, [dims, strides]: [&str; 2], types: &str) -> bool {
+        self.types.clear();
+        self.types.extend(Texts(types).map(Element::from_name));
+        if self.strides.read(strides).is_none() {
+            self.strides.clear();
+        }
+        self.dims.read(dims).is_some()
+    }
+
+    /// Number of arguments.
+    pub fn len(&self) -> usize {
+        self.dims.arguments.len()
+    }
+
+    /// Dimensions of an argument that is one tensor; of anything else that is no list of tensors there are none.
+    pub fn dims(&self, at: usize) -> Option<&[u64]> {
+        self.dims.of(at)
+    }
+
+    /// Whether an argument that is one tensor has its last two dimensions the other way round in memory; `None` if its
+    /// strides were not recorded. What is dense in neither is copied before it is multiplied, and then lies as it should.
+    pub fn transposed(&self, at: usize) -> Option<bool> {
+        match self.strides.of(at)? {
+            strides @ [.., before, last] if strides.len() == self.dims(at)?.len() => Some(*before == 1 && *last != 1),
+            _ => None,
+        }
+    }
 
     /// Dimensions of the tensors of an argument that is a list of them.
     pub fn list(&self, at: usize) -> impl Iterator<Item = &[u64]> {
+        let Numbers { numbers, tensors, arguments } = &self.dims;
         let (first, end) =
-            self.arguments.get(at).map_or((0, 0), |(first, end, list)| (*first, if *list { *end } else { *first }));
-        self.tensors[first..end].iter().map(|(start, end)| &self.numbers[*start..*end])
+            arguments.get(at).map_or((0, 0), |(first, end, list)| (*first, if *list { *end } else { *first }));
+        tensors[first..end].iter().map(|(start, end)| &numbers[*start..*end])
     }
 
     /// Element type of an argument, if it is one tensor of a known type.
@@ -141,6 +176,12 @@ impl<'a> Row<'a> {
     /// Dimensions of an argument that is one tensor.
     pub fn dims(&self, at: usize) -> Option<&'a [u64]> {
         self.shapes.dims(at)
+    }
+
+    /// Whether an argument that is one tensor has its last two dimensions the other way round in memory; `None` if its
+    /// strides were not recorded.
+    pub fn transposed(&self, at: usize) -> Option<bool> {
+        self.shapes.transposed(at)
     }
 
     /// Elements of an argument that is one tensor: of no dimensions one.
@@ -225,9 +266,10 @@ mod tests {
     #[test]
     fn tensors_lists_and_scalars_are_told_apart() {
         let mut shapes = Shapes::default();
-        assert!(
-            shapes.read("[[16384, 4096], [], [[2], [3, 5]], [[]]]", r#"["c10::BFloat16", "Scalar", "TensorList", ""]"#)
-        );
+        assert!(shapes.read(
+            ["[[16384, 4096], [], [[2], [3, 5]], [[]]]", ""],
+            r#"["c10::BFloat16", "Scalar", "TensorList", ""]"#
+        ));
         assert_eq!(shapes.len(), 4);
         assert_eq!(shapes.dims(0), Some(&[16384, 4096][..]));
         assert_eq!(shapes.dims(1), Some(&[][..]));
@@ -244,14 +286,39 @@ mod tests {
     }
 
     #[test]
+    fn strides_tell_which_way_round_a_matrix_lies() {
+        let mut shapes = Shapes::default();
+        for (dims, strides, transposed) in [
+            ("[2, 3]", "[3, 1]", Some(false)),
+            ("[2, 3]", "[1, 2]", Some(true)),
+            // A column of a wider matrix, a batch, a vector as a matrix.
+            ("[2, 3]", "[1, 99]", Some(true)),
+            ("[4, 2, 3]", "[6, 1, 2]", Some(true)),
+            ("[4, 2, 3]", "[1, 12, 4]", Some(false)),
+            ("[2, 1]", "[1, 1]", Some(false)),
+            // Spread out from one number, and with gaps in both directions: copied before it is multiplied.
+            ("[2, 3]", "[0, 0]", Some(false)),
+            ("[2, 3]", "[12, 2]", Some(false)),
+            ("[2, 3]", "[1]", None),
+            ("[3]", "[1]", None),
+            ("[[2, 3]]", "[[1, 2]]", None),
+        ] {
+            assert!(shapes.read([&format!("[{dims}]"), &format!("[{strides}]")], r#"["float"]"#));
+            assert_eq!(shapes.transposed(0), transposed, "{dims} {strides}");
+        }
+    }
+
+    #[test]
     fn what_is_no_list_of_dimensions_is_refused() {
         let mut shapes = Shapes::default();
         for text in
             ["", "[]", "7", "[7]", "[[2, -3]]", "[[2]", "[[[[2]]]]", "\"[[2]]\"", "[[99999999999999999999]]", "[[2]]]"]
         {
-            assert!(!shapes.read(text, "[]"), "{text}");
+            assert!(!shapes.read([text, "[[1]]"], "[]"), "{text}");
+            assert!(shapes.read(["[[2, 3]]", text], "[]"), "{text}");
+            assert_eq!(shapes.transposed(0), None, "strides {text}");
         }
-        assert!(shapes.read("[[4294967296, 4294967296, 8]]", r#"["float"]"#));
+        assert!(shapes.read(["[[4294967296, 4294967296, 8]]", ""], r#"["float"]"#));
         let row = Row { base: "", shapes: &shapes, types: "", values: "" };
         assert_eq!((row.bytes(0), row.value(0)), (None, None));
     }

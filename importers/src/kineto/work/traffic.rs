@@ -264,7 +264,7 @@ mod tests {
     fn found(name: &str, dims: &str, types: &str, values: &str) -> Option<Work> {
         let quoted =
             |all: &str| format!("[{}]", all.split(' ').map(|t| format!("\"{t}\"")).collect::<Vec<_>>().join(", "));
-        work(Given { name, dims, types: &quoted(types), values: &quoted(values) })
+        work(Given { name, dims, types: &quoted(types), values: &quoted(values), ..Given::default() })
     }
 
     #[track_caller]

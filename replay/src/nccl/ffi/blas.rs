@@ -13,7 +13,7 @@ use cudarc::cublaslt::sys::{
     cublasLtMatrixLayout_t, cublasLtMatrixLayoutAttribute_t, cudaDataType_t,
 };
 use cudarc::driver::sys::CUstream;
-use maestro_pattern::Dtype;
+use maestro_pattern::{Dtype, GemmLayout};
 
 use super::cuda::{Slice, Stream};
 use super::{Failure, Native, table};
@@ -152,13 +152,44 @@ pub(in crate::nccl) struct Gemm {
     pub(in crate::nccl) k: u64,
     pub(in crate::nccl) batch: u64,
     pub(in crate::nccl) dtype: Dtype,
+    pub(in crate::nccl) layout: GemmLayout,
+}
+
+/// An operand as cuBLASLt sees it: column by column, without gaps, so that its leading dimension is its rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Operand {
+    transposed: bool,
+    rows: u64,
+    columns: u64,
+}
+
+impl Gemm {
+    /// cuBLASLt's operands A and B.
+    ///
+    /// We multiply row by row, and what lies row by row is, column by column, its transpose. The result's is right^T
+    /// times left^T: A is our right operand and B the left one. One that is stored transposed lies there as we
+    /// multiply it, and cuBLASLt has to transpose it.
+    fn operands(&self) -> [Operand; 2] {
+        let Self { m, n, k, .. } = *self;
+        let operand = |transposed, rows, columns| Operand { transposed, rows, columns };
+        let layout = self.possible();
+        [
+            if layout.right_transposed() { operand(true, k, n) } else { operand(false, n, k) },
+            if layout.left_transposed() { operand(true, m, k) } else { operand(false, k, m) },
+        ]
+    }
+
+    /// The layout in which it runs. Of 8-bit types cuBLASLt multiplies its TN alone, our `nt`, whatever a pattern asks
+    /// for.
+    fn possible(&self) -> GemmLayout {
+        match self.dtype {
+            Dtype::F8e4m3 | Dtype::F8e5m2 | Dtype::I8 | Dtype::U8 => GemmLayout::Nt,
+            Dtype::F64 | Dtype::F32 | Dtype::F16 | Dtype::Bf16 | Dtype::I64 | Dtype::I32 => self.layout,
+        }
+    }
 }
 
 /// One shape of product, ready to run.
-///
-/// The result is row by row, hence column by column its transpose: (n x k, k along the columns in memory, transposed) times
-/// (k x m). That is what a linear layer's forward pass asks of cuBLAS, and the one arrangement in which all element
-/// types have kernels.
 pub(in crate::nccl) struct Product {
     handle: Rc<Handle>,
     desc: Desc,
@@ -174,6 +205,7 @@ impl Product {
     /// # Errors
     /// cuBLASLt's: it has no kernel for this shape and type.
     pub(in crate::nccl) fn new(handle: &Rc<Handle>, gemm: Gemm, workspace: usize) -> Native<Self> {
+        use cublasLtMatmulDescAttributes_t as Of;
         let blas = &handle.blas;
         let Some(types) = Types::of(gemm.dtype) else {
             return Err(Failure {
@@ -194,20 +226,25 @@ impl Product {
             one,
             workspace,
         };
+        let [a, b] = gemm.operands();
         // SAFETY: pointers are to fields and locals that outlive each call; attributes have the types and sizes of the
         // documentation.
         unsafe {
             let result = (blas.desc_create)(&mut this.desc, types.compute, types.scale);
             blas.check("cublasLtMatmulDescCreate", result)?;
-            /// CUBLAS_OP_T.
-            const TRANSPOSED: c_int = 1;
-            let attribute = cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_TRANSA;
-            let result = (blas.desc_set)(this.desc, attribute, ptr::from_ref(&TRANSPOSED).cast(), size_of::<c_int>());
-            blas.check("cublasLtMatmulDescSetAttribute", result)?;
+            for (attribute, operand) in
+                [Of::CUBLASLT_MATMUL_DESC_TRANSA, Of::CUBLASLT_MATMUL_DESC_TRANSB].into_iter().zip([a, b])
+            {
+                // CUBLAS_OP_N is 0, CUBLAS_OP_T is 1.
+                let transposed = c_int::from(operand.transposed);
+                let result =
+                    (blas.desc_set)(this.desc, attribute, ptr::from_ref(&transposed).cast(), size_of::<c_int>());
+                blas.check("cublasLtMatmulDescSetAttribute", result)?;
+            }
         }
-        let Gemm { m, n, k, batch, .. } = gemm;
-        this.layouts[0] = layout(blas, types.operand, k, n, batch)?;
-        this.layouts[1] = layout(blas, types.operand, k, m, batch)?;
+        let Gemm { m, n, batch, .. } = gemm;
+        this.layouts[0] = layout(blas, types.operand, a.rows, a.columns, batch)?;
+        this.layouts[1] = layout(blas, types.operand, b.rows, b.columns, batch)?;
         this.layouts[2] = layout(blas, types.result, n, m, batch)?;
         this.algorithm = this.choose()?;
         Ok(this)
@@ -311,4 +348,42 @@ fn layout(blas: &Blas, dtype: cudaDataType_t, rows: u64, columns: u64, batch: u6
 fn widened(four: [u8; 4]) -> [u8; 8] {
     let [a, b, c, d] = four;
     [a, b, c, d, 0, 0, 0, 0]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GEMM: Gemm = Gemm { m: 2, n: 3, k: 5, batch: 1, dtype: Dtype::Bf16, layout: GemmLayout::Nn };
+
+    /// BLAS's letters, then rows and columns of A and B.
+    fn seen(gemm: Gemm) -> (String, [(u64, u64); 2]) {
+        let operands = gemm.operands();
+        let letters = operands.map(|operand| if operand.transposed { 'T' } else { 'N' });
+        (letters.iter().collect(), operands.map(|operand| (operand.rows, operand.columns)))
+    }
+
+    #[test]
+    fn rows_become_columns_and_the_operands_swap() {
+        for (layout, letters, sides) in [
+            (GemmLayout::Nn, "NN", [(3, 5), (5, 2)]),
+            (GemmLayout::Nt, "TN", [(5, 3), (5, 2)]),
+            (GemmLayout::Tn, "NT", [(3, 5), (2, 5)]),
+            (GemmLayout::Tt, "TT", [(5, 3), (2, 5)]),
+        ] {
+            assert_eq!(seen(Gemm { layout, ..GEMM }), (letters.to_owned(), sides), "{}", layout.name());
+        }
+    }
+
+    #[test]
+    fn eight_bits_know_one_layout() {
+        for layout in GemmLayout::ALL {
+            for dtype in [Dtype::F8e4m3, Dtype::F8e5m2, Dtype::I8] {
+                assert_eq!(seen(Gemm { layout, dtype, ..GEMM }).0, "TN", "{} {}", dtype.name(), layout.name());
+            }
+            for dtype in [Dtype::F16, Dtype::F32, Dtype::F64] {
+                assert_eq!(seen(Gemm { layout, dtype, ..GEMM }), seen(Gemm { layout, ..GEMM }), "{}", dtype.name());
+            }
+        }
+    }
 }

@@ -9,10 +9,12 @@ use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::ptr;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use cudarc::driver::sys::{
     CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUevent_flags, CUevent_record_flags, CUfunction,
     CUfunction_attribute, CUgraph, CUgraphExec, CUmodule, CUstream, CUstream_flags, CUstreamCaptureMode,
+    CUstreamWaitValue_flags,
 };
 
 use super::{Failure, Native, table};
@@ -44,6 +46,7 @@ table! {
         stream_destroy = "cuStreamDestroy_v2" (CUstream) -> c_int;
         stream_synchronize = "cuStreamSynchronize" (CUstream) -> c_int;
         stream_wait = "cuStreamWaitEvent" (CUstream, CUevent, c_uint) -> c_int;
+        stream_wait_value = "cuStreamWaitValue32_v2" (CUstream, CUdeviceptr, u32, c_uint) -> c_int;
         capture_begin = "cuStreamBeginCapture_v2" (CUstream, CUstreamCaptureMode) -> c_int;
         capture_end = "cuStreamEndCapture" (CUstream, *mut CUgraph) -> c_int;
         event_create = "cuEventCreate" (*mut CUevent, c_uint) -> c_int;
@@ -243,6 +246,14 @@ impl Stream {
     pub(in crate::nccl) fn wait(&self, event: &Event) -> Native<()> {
         // SAFETY: both handles are alive.
         self.cuda.check("cuStreamWaitEvent", unsafe { (self.cuda.stream_wait)(self.raw, event.raw, 0) })
+    }
+
+    /// What is put on the stream from now on waits until the host has [`Flag::raise`]d the flag to `value` or beyond.
+    pub(in crate::nccl) fn wait_for(&self, flag: &Flag, value: u32) -> Native<()> {
+        let flags = CUstreamWaitValue_flags::CU_STREAM_WAIT_VALUE_GEQ as c_uint;
+        // SAFETY: the stream is alive; the flag's memory is as long as what is on the stream, which its owner sees to.
+        let result = unsafe { (self.cuda.stream_wait_value)(self.raw, flag.memory.raw as u64, value, flags) };
+        self.cuda.check("cuStreamWaitValue32", result)
     }
 
     /// Blocks the thread until the stream is empty.
@@ -507,6 +518,30 @@ impl Drop for PinnedMemory {
             // SAFETY: it was allocated and nothing uses it any more.
             unsafe { (self.cuda.host_free)(self.raw.cast()) };
         }
+    }
+}
+
+/// A number that the host raises and streams wait for.
+pub(in crate::nccl) struct Flag {
+    memory: PinnedMemory,
+}
+
+impl Flag {
+    /// A flag at 0.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub(in crate::nccl) fn new(cuda: &Arc<Cuda>) -> Native<Self> {
+        let this = Self { memory: PinnedMemory::new(cuda, size_of::<AtomicU32>())? };
+        this.raise(0);
+        Ok(this)
+    }
+
+    /// Lets whoever waits for `value`, or less, go on.
+    pub(in crate::nccl) fn raise(&self, value: u32) {
+        // SAFETY: the memory is page-aligned, has four bytes, and is only ever touched through this atomic and by
+        // devices, which read it.
+        unsafe { AtomicU32::from_ptr(self.memory.raw.cast()) }.store(value, Ordering::Release);
     }
 }
 

@@ -1,0 +1,204 @@
+"""Replays of imported steps beside the steps themselves: their length, their collectives, their compute."""
+
+import json
+import sys
+from dataclasses import dataclass
+
+import data
+from check import FIXTURES, RECIPE, Trouble, number, percent
+
+KINETO = FIXTURES / "captures" / "kineto"
+COLLECTIVE_PERCENT = 10.0
+# An execution timed by itself carries the cost of its events, which 10 % of a short one does not hold.
+COLLECTIVE_US = 5.0
+GEMM_PERCENT = 5.0
+# Products are the larger part of a block where they alone would take half of its time at this rate (H200, bf16).
+GEMM_FLOPS, GEMM_SHARE = 750e12, 0.5
+
+
+@dataclass
+class Workload:
+    """A captured step, and how near its replay must come to the step without a profiler."""
+
+    name: str
+    bar: float
+    # How much of the profiled host time to keep, where profiling made the host the limit (`import --host`).
+    host: str = "captured"
+    # Other shares of it whose steps are shown beside, without a bar.
+    beside: tuple = ()
+
+
+# The experts' step waits for its host also without a profiler, which is then about 0.4 of the profiled host.
+RECORDED = [Workload("ddp_large", 3), Workload("fsdp_large", 3), Workload("pp_large", 5),
+            Workload("moe", 8, "scale=0.4", ("none",))]
+# The tensor-parallel step is wide enough for the GPU to set its pace, and waits for the host under the profiler only.
+TENSOR_PARALLEL = Workload("tp_large", 8, "none", ("captured", "scale=0.4"))
+
+
+def recorded(context, part):
+    """The captures of the fixtures, against the unprofiled steps recorded with them."""
+    unprofiled = data.unprofiled_steps(data.baseline("unprofiled_steps.jsonl"))
+    for workload in RECORDED:
+        try:
+            compare(context, part, workload, [KINETO / workload.name], unprofiled[workload.name], "the recorded one")
+        except Trouble as trouble:
+            context.results.add(part, f"{workload.name}", "runs", f"gave up: {trouble}", False)
+
+
+def trained_here(context, part):
+    """A tensor-parallel step, captured here and compared with its unprofiled times of the same call."""
+    folder = context.work / "train-tp"
+    unprofiled = train(context, "tp", folder)["tp_large"]
+    traces = sorted(folder.glob("tp_large_rank*.json.gz"))
+    baseline = data.unprofiled_steps(data.baseline("unprofiled_steps.jsonl"))["tp_large"]
+    context.results.add(part, "tp_large trained here, unprofiled", "-",
+                        f"{unprofiled:.1f} ms; the baseline's machine {baseline:.1f} ms")
+    compare(context, part, TENSOR_PARALLEL, traces, unprofiled, "the one trained here")
+
+
+def witnesses(context, part):
+    """Unprofiled steps on this machine beside those on the baseline's: how much the machines differ."""
+    if context.quick:
+        context.results.add(part, "training here", "-", "left out (--quick)")
+        return
+    there = data.unprofiled_steps(data.baseline("unprofiled_steps.jsonl"))
+    for kind in ("ddp", "fsdp"):
+        try:
+            here = train(context, kind, context.work / f"train-{kind}", limit=38)[f"{kind}_large"]
+        except Trouble as trouble:
+            context.results.add(part, f"{kind}_large trained here", "-", f"did not run: {trouble}")
+            continue
+        was = there[f"{kind}_large"]
+        context.results.add(part, f"{kind}_large trained here, unprofiled", "-",
+                            f"{here:.1f} ms; the baseline's machine {was:.1f} ms, {percent(here, was):+.1f} %"
+                            + replayed_beside(context, f"{kind}_large", here))
+
+
+def replayed_beside(context, name, here):
+    """The replayed step beside the one trained here, if it was replayed."""
+    step = context.imported.get(name, {}).get("step_ms")
+    return f"; the replay {step:.1f} ms, {percent(step, here):+.1f} % against the one here" if step else ""
+
+
+def graph(context, part):
+    """The step of fsdp_large as one CUDA graph: no host in it."""
+    imported = context.imported.get("fsdp_large") or {}
+    pattern = imported.get("pattern") or bring_in(context, Workload("fsdp_large", 3), [KINETO / "fsdp_large"])
+    folder = context.replay(pattern, "fsdp_large-graph", "--graph", "--no-verify", "--no-alone")
+    beside = f"; issued by the host {imported['step_ms']:.1f} ms" if imported.get("step_ms") else ""
+    context.results.add(part, "fsdp_large as a CUDA graph", "-", f"{context.step_ms(folder):.1f} ms{beside}")
+
+
+def train(context, kind, folder, limit=60):
+    """Trains one workload of the recipe: its unprofiled steps; traces land in the folder."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", RECIPE / "train.py", kind, folder]
+    return data.unprofiled_steps(context.must(command, limit=limit, env={"LARGE": "1"}).output)
+
+
+def bring_in(context, workload, captures, host=None, name=None):
+    """Imports a capture as a pattern, and its executions as a run."""
+    host, name = host or workload.host, name or workload.name
+    pattern, captured = context.work / f"{name}.yaml", context.work / f"{name}-captured"
+    context.maestro("import", *captures, "--name", name, "--host", host, "-o", pattern, "--run", captured)
+    return pattern
+
+
+def compare(context, part, workload, captures, unprofiled, whose):
+    """Imports, replays and compares one step."""
+    name, pattern = workload.name, bring_in(context, workload, captures)
+    kept = context.imported.setdefault(name, {"pattern": pattern})
+    gaps = context.replay(pattern, f"{name}-gaps")
+    kept["step_ms"] = context.step_ms(gaps)
+    step(context, part, f"{name}, gaps" + ("" if workload.host == "captured" else f", host {workload.host}"),
+         kept["step_ms"], unprofiled, whose, workload.bar)
+    asap = context.replay(pattern, f"{name}-asap", "--no-alone", "--no-verify", "--pacing", "asap")
+    step(context, part, f"{name}, asap", context.step_ms(asap), unprofiled, whose)
+    for host in workload.beside:
+        other = f"{name}-host-{host}"
+        without = bring_in(context, workload, captures, host, other)
+        folder = context.replay(without, f"{other}-gaps", "--no-alone", "--no-verify")
+        step(context, part, f"{name}, gaps, host {host}", context.step_ms(folder), unprofiled, whose)
+    dry = context.replay(pattern, f"{name}-dry", "--no-alone", backend="dry")
+    # Without `idle`, which is the host's, and with the captured differences between ranks.
+    busy = context.replay(pattern, f"{name}-dry-asap", "--no-alone", "--pacing", "asap", backend="dry")
+    collectives(context, workload, gaps, dry)
+    products(context, workload, pattern, gaps, busy)
+
+
+def step(context, part, what, measured, wanted, whose, bar=None):
+    off = percent(measured, wanted)
+    said = f"{measured:.1f} ms, {off:+.1f} % against {whose}, {wanted:.1f} ms"
+    holds = abs(off) <= bar if bar else None
+    context.results.add(part, f"step of {what}", f"within {bar} %" if bar else "-", said, holds)
+
+
+def collectives(context, workload, gaps, dry):
+    """Transfer times and exposure of each collective, captured beside replayed."""
+    name = workload.name
+    captured_folder = context.work / f"{name}-captured"
+    captured = data.medians_us(data.executions(captured_folder), "overlapped", "transfer")
+    drawn = data.medians_us(data.executions(dry), "overlapped", "transfer")
+    rows = data.executions(gaps)
+    replayed, alone = (data.medians_us(rows, state, "transfer") for state in ("overlapped", "alone"))
+    bare = {side: data.exposed(context.report(folder), context.report(folder, "steps")[0])
+            for side, folder in (("captured", captured_folder), ("dry", dry), ("replayed", gaps))}
+    blocks = [block for block in bare["replayed"] if block in replayed]
+    off = {block: percent(replayed[block], captured[block]) for block in blocks if captured.get(block)}
+    within = [block for block in off if abs(off[block]) <= COLLECTIVE_PERCENT]
+    near = [block for block in off if block in within or abs(replayed[block] - captured[block]) <= COLLECTIVE_US]
+    judge_transfers(context, name, off, within, near)
+    judge_exposure(context, name, bare)
+    context.results.detail(f"Collectives of {name} (us)", [
+        "block", "transfer captured", "pattern (dry)", "replayed", "against captured (%)", "alone",
+        "exposed captured", "exposed dry", "exposed replayed", "exposed: captured, dry, replayed"], [
+        [block, number(captured.get(block)), number(drawn.get(block)), number(replayed[block]),
+         number(off.get(block), 1, True), number(alone.get(block)),
+         *(number(bare[side].get(block, [None])[0], 0) for side in bare),
+         ", ".join("yes" if bare[side].get(block, (0, 0, False))[2] else "no" for side in bare)] for block in blocks])
+
+
+def judge_transfers(context, name, off, within, near):
+    if not off:
+        context.results.add("e", f"transfer of collectives of {name}", "within 10 %", "none measured", False)
+        return
+    worst = max(off, key=lambda block: abs(off[block]))
+    context.results.add("e", f"transfer of collectives of {name}", f"within {COLLECTIVE_PERCENT:.0f} %",
+                        f"{len(within)} of {len(off)} blocks within ({len(near)} with {COLLECTIVE_US:.0f} us more);"
+                        f" farthest {worst} {off[worst]:+.0f} %", len(within) == len(off))
+
+
+def judge_exposure(context, name, bare):
+    """The bar is on the dry run of the same pattern: the captured order and durations, and the host time in force."""
+    sets = {side: {block for block, (_, _, is_bare) in found.items() if is_bare} for side, found in bare.items()}
+    more, fewer = sorted(sets["replayed"] - sets["dry"]), sorted(sets["dry"] - sets["replayed"])
+    said = [f"{len(sets['replayed'] & sets['dry'])} of {len(sets['dry'])} exposed on both sides"]
+    said += [f"only replayed: {', '.join(more)}"] if more else []
+    said += [f"only dry: {', '.join(fewer)}"] if fewer else []
+    said += ["captured differs from dry"] if sets["captured"] != sets["dry"] else []
+    context.results.add("e", f"exposed collectives of {name}", "the same", "; ".join(said), not more and not fewer)
+
+
+def products(context, workload, pattern, gaps, busy):
+    """Blocks that are mostly matrix products: replayed beside captured (without idle), and alone."""
+    shown = json.loads(context.maestro("show", pattern, "--json").output)["blocks"]
+    operations = {block["name"]: block["flops"] for block in shown if block.get("flops")}
+    captured = data.medians_us(data.executions(busy), "overlapped", "latency")
+    rows = data.executions(gaps)
+    replayed, alone = (data.medians_us(rows, state, "latency") for state in ("overlapped", "alone"))
+    share = {block: flops / GEMM_FLOPS / (captured[block] * 1e-6) for block, flops in operations.items()
+             if captured.get(block) and block in replayed}
+    blocks = [block for block in share if share[block] >= GEMM_SHARE]
+    off = {block: percent(replayed[block], captured[block]) for block in blocks}
+    if blocks:
+        within = [block for block in blocks if abs(off[block]) <= GEMM_PERCENT]
+        worst = max(blocks, key=lambda block: abs(off[block]))
+        total = percent(sum(replayed[block] for block in blocks), sum(captured[block] for block in blocks))
+        context.results.add("f", f"gemm blocks of {workload.name}", f"within {GEMM_PERCENT:.0f} %",
+                            f"{len(within)} of {len(blocks)} within; farthest {worst} {off[worst]:+.1f} %; their sum"
+                            f" {total:+.1f} %", len(within) == len(blocks))
+    context.results.detail(f"Blocks with products of {workload.name} (us)", [
+        "block", "products' share (%)", "captured, without idle", "replayed", "against captured (%)", "alone",
+        "alone against captured (%)"], [
+        [block, number(100 * share[block], 0), number(captured[block], 1), number(replayed[block], 1),
+         number(percent(replayed[block], captured[block]), 1, True), number(alone.get(block), 1),
+         number(alone.get(block) and percent(alone[block], captured[block]), 1, True)] for block in share])

@@ -1,0 +1,102 @@
+"""What the machine offers, whether all data is right on it, and whether any memory is touched that must not be."""
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import data
+from check import PATTERNS, Trouble
+
+# Plans for the memory checkers, which slow kernels down many times. `|` stands between parts of cases' names.
+CHECKED = {
+    "memcheck": "nccl: messages, {0}|nccl: groups, {0}|nccl: long buffers, {0}|nccl: a chain of lone sends and recvs,"
+                " {0}",
+    "racecheck": "nccl: groups, {0}|nccl: long buffers, {0}",
+}
+
+
+def doctor(context, part):
+    """What Maestro finds here."""
+    output = context.maestro("doctor").output
+    print(output)
+    devices = [line.strip() for line in output.splitlines() if line.strip()[:1].isdigit() and "SMs" in line]
+    found = [" ".join(line.split()) for line in output.splitlines() if line.strip().startswith("NCCL ")]
+    context.opening.append("GPUs: " + "; ".join(devices) + ".")
+    context.results.add(part, "doctor", "two GPUs and NCCL", f"{len(devices)} GPUs; {'; '.join(found) or 'no NCCL'}",
+                        len(devices) >= 2 and bool(found))
+
+
+def suite(context):
+    """The file of the conformance suite."""
+    if not context.conformance or not os.access(context.conformance, os.X_OK):
+        raise Trouble("the conformance suite is not there or cannot be run; --conformance names it")
+    return context.conformance
+
+
+def conformance(context, part):
+    """The suite on all GPUs, then on one."""
+    first = (context.env.get("CUDA_VISIBLE_DEVICES") or "0").split(",")[0]
+    for what, env in (("all GPUs", {}), ("one GPU", {"CUDA_VISIBLE_DEVICES": first, "MAESTRO_CONFORMANCE": "nccl: "})):
+        done = context.run([suite(context), "--nocapture", "--test-threads=1"], env=env)
+        counts, failures = data.conformance(done.output)
+        said = [f"{name}: {passed} passed, {skipped} skipped" for name, (passed, skipped) in counts.items()]
+        said += [f"{len(failures)} failed, the first {failures[0][:160]}"] if failures else []
+        said += [done.why()] if done.status != 0 and not failures else []
+        holds = done.status == 0 and not failures and counts.get("nccl", (0, 0))[0] > 0
+        context.results.add(part, f"conformance, {what}", "passes", "; ".join(said) or "nothing printed", holds)
+
+
+def torchrun(context, part):
+    """One process a GPU, started by torchrun."""
+    folder = context.work / "torchrun"
+    context.must([sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", "--no-python",
+                  context.maestro_file, "replay", PATTERNS / "allgather_reducescatter.yaml", "--backend", "nccl",
+                  "-o", folder])
+    parts = len(list(folder.glob("part-*.parquet")))
+    ranks = {row["rank"] for row in data.executions(folder)}
+    context.results.add(part, "torchrun, a process a GPU", "runs", f"{parts} processes, {len(ranks)} ranks, step"
+                        f" {context.step_ms(folder):.3f} ms", parts == 2 and len(ranks) == 2)
+
+
+def compute_sanitizer():
+    """CUDA's memory checker, wherever CUDA is."""
+    homes = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
+    homes += sorted(map(str, Path("/usr/local").glob("cuda-*")), reverse=True)
+    found = shutil.which("compute-sanitizer") or next((
+        file for home in homes if home for file in (f"{home}/bin/compute-sanitizer",
+                                                    f"{home}/compute-sanitizer/compute-sanitizer")
+        if os.access(file, os.X_OK)), None)
+    if not found:
+        raise Trouble("compute-sanitizer is not on the PATH, nor in CUDA's folders")
+    return found
+
+
+def sanitizer(context, part):
+    """Memcheck and racecheck: the kernels of compute blocks, then conformance plans on one GPU and on two.
+
+    Two ranks come last: their kernels wait for each other, which a checker that slows one of them down may not survive.
+    """
+    checker = compute_sanitizer()
+    for tool in CHECKED:
+        folder = context.work / f"units-{tool}"
+        once = ["--iterations", "1", "--rounds", "1", "--warmup", "0", "--no-alone", "--no-verify", "--watchdog", "120"]
+        replay = [context.maestro_file, "replay", PATTERNS / "gpu_units.yaml", "--backend", "nccl", "-o", folder]
+        check(context, part, f"{tool}, kernels of compute", [checker, "--tool", tool, *replay, *once], 30)
+    for ranks, limit in ((1, 30), (2, 45)):
+        for tool, cases in CHECKED.items():
+            what = f"{tool}, conformance on {ranks} rank" + "s" * (ranks > 1)
+            plans = [checker, "--tool", tool, suite(context), "--nocapture", "--test-threads=1"]
+            check(context, part, what, plans, limit, {"MAESTRO_CONFORMANCE": cases.format(ranks)})
+
+
+def check(context, part, what, command, limit, env=None):
+    """Runs something under a memory checker; clean means no error and an end of its own."""
+    done = context.run(command, limit=limit, env=env)
+    errors = data.sanitizer(done.output)
+    if "Device not supported" in done.output:
+        context.results.add(part, what, "clean", "not run: the checker does not support this device", False)
+        return
+    ended = done.status == 0 and errors is not None
+    said = f"{errors} errors" if errors is not None else "no summary"
+    context.results.add(part, what, "clean", said if ended else f"{said}; {done.why()}", ended and errors == 0)

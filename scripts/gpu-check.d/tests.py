@@ -1,0 +1,186 @@
+"""Tests of the check's readers, judges and tables, on recorded text and made-up runs. No GPU is needed:
+
+    python3 scripts/gpu-check.d/tests.py
+"""
+
+import json
+import sys
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+import data
+import parts_alone
+import parts_fidelity
+import parts_units
+from check import PATTERNS, Context, Trouble, median, number, percent, size_name, table
+
+MIB = 1 << 20
+
+
+def context(folder):
+    """A check that runs nothing."""
+    return Context(folder, folder, Path("maestro"), None, quick=True, limit=60)
+
+
+class Readers(unittest.TestCase):
+    def test_nccl_tests(self):
+        times = data.nccl_tests(data.baseline("nccl_tests_2xh200.txt"))
+        self.assertEqual(len(times), 36)
+        self.assertEqual(times["all_reduce", MIB], 16.14)
+        self.assertEqual(times["all_to_all", 64 * MIB], 138.54)
+        self.assertEqual(times["broadcast", 1024 * MIB], 2941.34)
+        self.assertEqual(data.nccl_tests("no such thing\n"), {})
+
+    def test_every_pattern_block_has_a_figure_of_nccl_tests(self):
+        times = data.nccl_tests(data.baseline("nccl_tests_2xh200.txt"))
+        lines = (PATTERNS / "nccl_tests.yaml").read_text().split("lanes:")[0].split("blocks:")[1].splitlines()
+        names = [line.strip().split(":")[0] for line in lines if line.startswith("  ") and not line.startswith("   ")]
+        self.assertEqual({data.block_size(name) for name in names}, set(times))
+
+    def test_units_judged_are_in_the_pattern(self):
+        text = (PATTERNS / "gpu_units.yaml").read_text()
+        for block in [parts_units.EMPTY, *parts_units.HOLDS, *parts_units.MOVED, *parts_units.PRODUCTS]:
+            self.assertIn(f"\n  {block}: ", text)
+
+    def test_unprofiled_steps(self):
+        steps = data.unprofiled_steps("noise\n" + data.baseline("unprofiled_steps.jsonl"))
+        self.assertAlmostEqual(steps["ddp_large"], 197.8, delta=0.1)
+        self.assertAlmostEqual(steps["fsdp_large"], 185.7, delta=0.1)
+        self.assertAlmostEqual(steps["pp_large"], 114.6, delta=0.1)
+        self.assertAlmostEqual(steps["moe"], 36.1, delta=0.2)
+
+    def test_pytorch_collectives(self):
+        text = 'W1130 noise {\n{"op": "all_reduce", "bytes": 1048576, "median_ms": 0.0519}\n{"workload": "ddp"}\n'
+        self.assertEqual(data.pytorch_collectives(text), {("all_reduce", MIB): 51.9})
+
+    def test_block_size(self):
+        self.assertEqual(data.block_size("all_to_all_16MiB"), ("all_to_all", 16 * MIB))
+        with self.assertRaises(Trouble):
+            data.block_size("forward_1")
+
+    def test_notes(self):
+        with tempfile.TemporaryDirectory() as name:
+            run = {"notes": ["issuing took the host 94.9 us a block; times of ranks agree within 8.2 us",
+                             "timing a block costs 5.98 us on the device: two events"]}
+            (Path(name) / "run.json").write_text(json.dumps(run))
+            self.assertEqual(data.notes(Path(name)), {"issue": 94.9, "clock": 8.2, "events": 5.98})
+
+    def test_conformance(self):
+        text = ("running 1 test\ndry: 1 cases passed, 31 skipped: they need more of this machine\n"
+                'nccl: reductions, 1 ranks: Failed("rank 0")\nnccl: 11 cases passed, 20 skipped: they need more\n')
+        counts, failures = data.conformance(text)
+        self.assertEqual(counts, {"dry": (1, 31), "nccl": (11, 20)})
+        self.assertEqual(failures, ['nccl: reductions, 1 ranks: Failed("rank 0")'])
+
+    def test_sanitizer(self):
+        self.assertEqual(data.sanitizer("========= ERROR SUMMARY: 0 errors\n"), 0)
+        self.assertEqual(data.sanitizer("========= ERROR SUMMARY: 1 error\n"), 1)
+        race = "========= RACECHECK SUMMARY: 2 hazards displayed (1 error, 1 warning)\n"
+        self.assertEqual(data.sanitizer(race), 2)
+        self.assertEqual(data.sanitizer("========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)\n"), 0)
+        self.assertIsNone(data.sanitizer("cut off"))
+
+    def test_medians(self):
+        row = {"block": "a", "state": "alone", "start_ns": 1000, "end_ns": 4000, "transfer_ns": 2000}
+        rows = [row, {**row, "transfer_ns": 4000}, {**row, "transfer_ns": None}, {**row, "state": "overlapped"}]
+        self.assertEqual(data.medians_us(rows, "alone", "transfer"), {"a": 3.0})
+        self.assertEqual(data.medians_us(rows, "overlapped", "latency"), {"a": 3.0})
+
+    def test_exposed(self):
+        def block(name, exposed_ms):
+            return {"block": name, "exposed_ms": exposed_ms, "avg_ms": 1.0, "executions": 20}
+
+        blocks = [block("much", 0.5), block("little", 0.019), block("none", 0.0), block("compute", None)]
+        found = data.exposed(blocks, {"steps": 10, "ranks": 2})
+        bare = {name: is_bare for name, (_, _, is_bare) in found.items()}
+        self.assertEqual(bare, {"much": True, "little": False, "none": False})
+        self.assertEqual(found["much"][:2], (500.0, 1000.0))
+
+
+class Judges(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.context = context(Path(self.folder.name))
+
+    def tearDown(self):
+        self.context.log.close()
+        self.folder.cleanup()
+
+    def verdicts(self):
+        return [row.holds for row in self.context.results.rows]
+
+    def test_alone(self):
+        wanted = {("all_reduce", MIB): 16.0, ("all_reduce", 16 * MIB): 100.0, ("all_reduce", 64 * MIB): 200.0}
+        near = {("all_reduce", MIB): 18.9, ("all_reduce", 16 * MIB): 103.9, ("all_reduce", 64 * MIB): 193.0}
+        parts_alone.judge_together(self.context, "c", near, wanted)
+        far = {("all_reduce", MIB): 19.1, ("all_reduce", 16 * MIB): 104.1}
+        parts_alone.judge_together(self.context, "c", far, wanted)
+        parts_alone.judge_single(self.context, "c", near, wanted)
+        parts_alone.judge_single(self.context, "c", {("all_reduce", MIB): 21.1}, wanted)
+        self.assertEqual(self.verdicts(), [True, True, False, False, True, False])
+        self.assertEqual(parts_alone.line(("all_reduce", MIB), wanted, {}, {}, {}, {})[3:], ["-"] * 7)
+
+    def test_units(self):
+        alone = {parts_units.EMPTY: 2.0, parts_units.COPY: 520.0, "memory_1GiB": 290.0, "memory_8GiB": 3000.0,
+                 **{block: wanted + 2.5 for block, wanted in parts_units.HOLDS.items()}}
+        parts_units.judge_holds(self.context, "f", alone)
+        parts_units.judge_memory(self.context, "f", alone)
+        self.assertEqual(self.verdicts(), [None, True, True, False])
+        parts_units.judge_holds(self.context, "f", {**alone, "hold_1ms": 1004.0})
+        self.assertIs(self.verdicts()[-1], False)
+
+    def test_pairs(self):
+        alone = {"gather_4MiB": 30.0, "scatter_4MiB": 30.0, "gather_8MiB": 40.0}
+        line = parts_units.pair(4 * MIB, alone, {"gather_4MiB": 45.0, "scatter_4MiB": 40.0})
+        self.assertEqual(line, ["4 MiB", "30.00", "45.00", "1.50x", "30.00", "40.00", "1.33x", "1.33x"])
+        self.assertEqual(parts_units.pair(8 * MIB, alone, {})[-1], "-")
+
+    def test_steps_and_collectives(self):
+        parts_fidelity.step(self.context, "d", "ddp", 199.0, 197.8, "the recorded one", 3)
+        parts_fidelity.step(self.context, "d", "ddp", 190.0, 197.8, "the recorded one", 3)
+        parts_fidelity.step(self.context, "d", "ddp, asap", 190.0, 197.8, "the recorded one")
+        parts_fidelity.judge_transfers(self.context, "ddp", {"a": 9.0, "b": -11.0}, ["a"], ["a"])
+        bare = {side: {"a": (30.0, 100.0, True), "b": (0.0, 9.0, side == "replayed")}
+                for side in ("captured", "dry", "replayed")}
+        parts_fidelity.judge_exposure(self.context, "ddp", bare)
+        self.assertEqual(self.verdicts(), [True, False, None, False, False])
+        self.assertIn("only replayed: b", self.context.results.rows[-1].measured)
+
+
+class Running(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.context = context(Path(self.folder.name))
+
+    def tearDown(self):
+        self.context.log.close()
+        self.folder.cleanup()
+
+    def test_a_program_is_killed_with_its_children_when_its_time_is_up(self):
+        began = time.monotonic()
+        script = "import os; print('begun', flush=True); os.system('sleep 30')"
+        done = self.context.run([sys.executable, "-c", script], limit=2)
+        self.assertLess(time.monotonic() - began, 10)
+        self.assertEqual((done.status, done.output), (None, "begun\n"))
+
+    def test_trouble_names_the_last_line(self):
+        with self.assertRaisesRegex(Trouble, "exit 3: at last"):
+            self.context.must([sys.executable, "-c", "print('first'); print('at last'); exit(3)"])
+
+    def test_tables(self):
+        self.assertEqual(table(["a", "bb"], [["1", "x|y"]]), "| a | bb   |\n|---|------|\n| 1 | x\\|y |")
+        self.context.results.add("a", "what", "bar", "measured", True)
+        self.context.results.write(Path(self.folder.name), ["Opening."])
+        self.assertIn("| holds", (Path(self.folder.name) / "results.md").read_text())
+
+    def test_figures(self):
+        self.assertEqual((number(None), number(1234.5, 1), number(2, 1, True)), ("-", "1,234.5", "+2.0"))
+        self.assertEqual((median([None, 1, 3]), median([])), (2, None))
+        self.assertAlmostEqual(percent(103, 100), 3)
+        self.assertEqual((size_name(16 * MIB), size_name(1 << 30), size_name(7)), ("16 MiB", "1 GiB", "7 B"))
+
+
+if __name__ == "__main__":
+    unittest.main()
