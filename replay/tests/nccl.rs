@@ -54,12 +54,17 @@ fn error(result: Result<impl Sized>) -> Error {
     result.err().expect("it fails")
 }
 
-/// What began and ended on the lanes of a device, in that order; copies and sets with their bytes. Streams count from 0, and the first is
-/// that of the device's clock.
-fn on_lanes(device: u32) -> Vec<String> {
+/// What of `whats` there was on the lanes of a device, in order: `issue` by the host, `begin` and `end` on a stream, each
+/// with the function's name, and of copies and sets the bytes. Streams count from 0, and the first is the clock's.
+fn events(device: u32, whats: &[&str]) -> Vec<String> {
     let stream = |line: &Line| line.words.first().and_then(|id| id.parse().ok()).unwrap_or(0);
-    let ran = log(device).into_iter().filter(|line| ["begin", "end"].contains(&&*line.what) && stream(line) > 0);
-    ran.map(|line| format!("{} {}", line.what, line.words[1..].join(" "))).collect()
+    let wanted = log(device).into_iter().filter(|line| whats.contains(&&*line.what) && stream(line) > 0);
+    wanted.map(|line| format!("{} {}", line.what, line.words[1..].join(" "))).collect()
+}
+
+/// What began and ended on the lanes of a device.
+fn on_lanes(device: u32) -> Vec<String> {
+    events(device, &["begin", "end"])
 }
 
 /// What else the stand-ins said of a device.
@@ -145,13 +150,37 @@ fn what_comes_after_begins_when_the_other_has_ended() {
     });
 }
 
+/// Or the host's share of issuing would count as the block's own time.
+#[test]
+fn a_block_alone_begins_when_the_host_has_issued_all_of_it() {
+    Machine::new(2).run("a_block_alone_begins_when_the_host_has_issued_all_of_it", || {
+        Nccl.run(&reducing(2), &Settings { alone: true, back_to_back: 4, ..settings() }).unwrap();
+        let one = [["issue ncclAllReduce"; 4], ["begin ncclAllReduce"; 4]].concat();
+        assert_ends(&events(1, &["issue", "begin"]), &one, 3);
+    });
+}
+
+/// The rehearsal and the step are four executions; of those in a row that are issued next the first waits until the host
+/// has issued all, and it never will have.
+#[test]
+fn what_waits_for_the_host_of_a_rank_that_failed_is_let_go() {
+    let machine = Machine::new(2).with("STANDIN_FAIL", "ncclAllReduce@1+5");
+    machine.run("what_waits_for_the_host_of_a_rank_that_failed_is_let_go", || {
+        let settings = Settings { alone: true, back_to_back: 4, ..settings() };
+        let text = error(Nccl.run(&reducing(2), &settings)).to_string();
+        assert!(text.starts_with("rank 1, block `sum`: ncclAllReduce failed"), "{text}");
+    });
+}
+
 /// Each on a lane of its own, whose buffers are as large as it needs and no larger.
 #[test]
 fn every_kernel_runs_in_memory_that_is_there_and_nothing_is_left() {
     let kernels = [
         ("gemm: {m: 50, n: 70, k: 30, batch: 2, dtype: f8e4m3}", "cublasLtMatmul"),
-        ("gemm: {m: 5, n: 7, k: 3, dtype: f64}", "cublasLtMatmul"),
+        ("gemm: {m: 5, n: 7, k: 3, dtype: f64, layout: nt}", "cublasLtMatmul"),
+        ("gemm: {m: 5, n: 7, k: 3, dtype: bf16, layout: tn}", "cublasLtMatmul"),
         ("memory: 10001B", "maestro_stream"),
+        ("memory: 10001B, lasts: 1us", "maestro_stream"),
         ("hold: 1us, sms: 3", "maestro_hold"),
         ("copy: {h2d: 4097}", "copy 4097"),
         ("copy: {d2h: 4097}", "copy 4097"),

@@ -342,6 +342,7 @@ static void push(struct stream *stream, struct command command) {
 }
 
 static int enqueue(struct stream *stream, struct command command) {
+    if (command.name) log_command("issue", stream, &command);
     pthread_mutex_lock(&stream->device->lock);
     push(stream, command);
     pthread_mutex_unlock(&stream->device->lock);
