@@ -72,6 +72,13 @@ fn said(device: u32, what: &str) -> Vec<String> {
     log(device).into_iter().filter(|line| line.what == what).map(|line| line.words.join(" ")).collect()
 }
 
+/// Asserts that every rank gave its device back, with all memory: none was left behind inside a library.
+fn assert_all_came_home(ranks: u32) {
+    for device in 0..ranks {
+        assert_eq!(said(device, "released"), ["0"], "device {device}: bytes that were not freed");
+    }
+}
+
 /// Asserts that what ends the list is `times` times `one`.
 fn assert_ends(list: &[String], one: &[&str], times: usize) {
     let expected = one.repeat(times);
@@ -169,6 +176,7 @@ fn what_waits_for_the_host_of_a_rank_that_failed_is_let_go() {
         let settings = Settings { alone: true, back_to_back: 4, ..settings() };
         let text = error(Nccl.run(&reducing(2), &settings)).to_string();
         assert!(text.starts_with("rank 1, block `sum`: ncclAllReduce failed"), "{text}");
+        assert_all_came_home(2);
     });
 }
 
@@ -201,8 +209,8 @@ fn every_kernel_runs_in_memory_that_is_there_and_nothing_is_left() {
         let one: Vec<String> = kernels.iter().flat_map(twice).collect();
         for device in 0..2 {
             assert_ends(&on_lanes(device), &one.iter().map(String::as_str).collect::<Vec<_>>(), 3);
-            assert_eq!(said(device, "released"), ["0"], "bytes that were not freed");
         }
+        assert_all_came_home(2);
     });
 }
 
@@ -234,6 +242,7 @@ fn a_call_that_fails_is_named_with_its_rank_and_block() {
         for device in 0..4 {
             assert_eq!((said(device, "abort").len(), said(device, "destroy").len()), (2, 0), "device {device}");
         }
+        assert_all_came_home(4);
     });
 }
 
@@ -244,6 +253,7 @@ fn a_driver_that_fails_is_named_with_its_rank_and_block() {
         let text = error(Nccl.run(&holding_and_reducing(2), &settings())).to_string();
         let told = "cuStreamWaitEvent failed: unknown error (CUDA_ERROR_UNKNOWN)";
         assert_eq!(text, format!("rank 1, block `sum`: {told}"));
+        assert_all_came_home(2);
     });
 }
 
@@ -268,6 +278,7 @@ fn assert_hangs(error: &Error, ranks: u32) {
 fn work_that_never_ends_is_named() {
     Machine::new(3).with("STANDIN_HANG", "ncclAllReduce@1").run("work_that_never_ends_is_named", || {
         assert_hangs(&error(Nccl.run(&holding_and_reducing(3), &impatient())), 3);
+        assert_all_came_home(3);
     });
 }
 
@@ -278,6 +289,7 @@ fn work_that_never_ends_is_named_in_a_graph() {
     machine.run("work_that_never_ends_is_named_in_a_graph", || {
         let settings = Settings { graph: true, ..impatient() };
         assert_hangs(&error(Nccl.run(&holding_and_reducing(3), &settings)), 3);
+        assert_all_came_home(3);
     });
 }
 
@@ -305,6 +317,7 @@ fn what_a_communicator_says_of_itself_ends_the_run() {
         let settings = Settings { watchdog: Duration::from_secs(3600), ..settings() };
         let text = error(Nccl.run(&reducing(2), &settings)).to_string();
         assert!(text.starts_with("rank 1") && text.contains("remote process exited"), "{text}");
+        assert_all_came_home(2);
     });
 }
 
