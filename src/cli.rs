@@ -207,6 +207,9 @@ pub struct How {
     /// Seconds without any progress, beyond the longest block, after which a run counts as hung
     #[arg(long, value_name = "SECONDS", default_value_t = Settings::default().watchdog.as_secs(), value_parser = clap::value_parser!(u64).range(1..=MOST as u64))]
     pub watchdog: u64,
+    /// Seconds for which the processes that a launcher started (torchrun, srun, mpirun) wait for each other to come
+    #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=MOST as u64))]
+    pub patience: u64,
     /// Print what would run (memory, communicators) and run nothing
     #[arg(long)]
     pub plan: bool,

@@ -13,6 +13,15 @@ pub struct Maker<'a> {
     pub backend: &'a str,
     pub settings: Settings,
     pub notes: Vec<String>,
+    pub launched: Option<Launched>,
+}
+
+/// The processes of a run that a launcher started several of.
+pub struct Launched {
+    pub processes: u32,
+    pub hosts: u32,
+    /// The launcher's name.
+    pub by: &'static str,
 }
 
 /// The description of a run.
@@ -23,12 +32,16 @@ pub fn info(id: String, pattern: &Pattern, text: &str, world: &World, maker: Mak
         pattern: PatternInfo::new(&pattern.name, text),
         axes: AxisInfo::all(world),
         ranks: world.size(),
-        processes: 1,
+        processes: maker.launched.as_ref().map_or(1, |launched| launched.processes),
         backend: maker.backend.to_owned(),
         maestro: env!("CARGO_PKG_VERSION").to_owned(),
         started_unix_s: maker.started.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
         settings: maker.settings,
-        environment: environment(maker.backend),
+        environment: Environment {
+            hosts: maker.launched.as_ref().map(|launched| launched.hosts),
+            launcher: maker.launched.map(|launched| launched.by.to_owned()),
+            ..environment(maker.backend)
+        },
         notes: maker.notes,
     }
 }

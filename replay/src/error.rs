@@ -149,7 +149,7 @@ pub enum Error {
         help: String,
     },
     /// The process of a rank failed, or is gone.
-    #[error("rank {rank}: {what}")]
+    #[error("{}", of_rank(*rank, what))]
     Rank {
         /// The rank.
         rank: u32,
@@ -159,6 +159,14 @@ pub enum Error {
     /// Another rank failed first; that rank's error is the one to read, and the one that a run returns.
     #[error("another rank failed first")]
     Ended,
+}
+
+/// What a rank said, with its number in front unless it begins with that: so a failure reads the same where it happened
+/// and where it was heard of.
+fn of_rank(rank: u32, what: &str) -> String {
+    let rest = what.strip_prefix(&format!("rank {rank}"));
+    let named = rest.is_some_and(|rest| !rest.starts_with(|next: char| next.is_ascii_digit()));
+    if named { what.to_owned() } else { format!("rank {rank}: {what}") }
 }
 
 /// ", block `x`", or nothing.
@@ -192,6 +200,15 @@ mod tests {
             text.starts_with("rank 1 has been in block `g` on lane `l` for 30.0 s, waiting for ranks 0, 2;"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn a_failure_reads_the_same_where_it_is_heard_of() {
+        let here = Error::Native { rank: 1, block: Some("g".into()), what: "ncclAllGather failed".into() };
+        let there = Error::Rank { rank: 1, what: here.to_string() };
+        assert_eq!(there.to_string(), here.to_string());
+        assert_eq!(Error::Rank { rank: 1, what: "rank 10 left".into() }.to_string(), "rank 1: rank 10 left");
+        assert_eq!(Error::Rank { rank: 1, what: "its GPU is gone".into() }.to_string(), "rank 1: its GPU is gone");
     }
 
     #[test]

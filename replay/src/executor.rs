@@ -173,9 +173,17 @@ impl<'p> Session<'p> {
 
     /// One measurement a recorded execution, of the ranks whose records are given: (rank, record).
     pub fn measurements(&self, records: Vec<(u32, Record)>) -> Vec<Measurement> {
+        self.rows(Rows::new(self.plan, self.settings.works()), records)
+    }
+
+    /// [`Session::measurements`] of `rank` alone, where of the others only the starts are known.
+    pub fn measurements_of(&self, rank: u32, records: Vec<(u32, Record)>) -> Vec<Measurement> {
+        self.rows(Rows::new(self.plan, self.settings.works()).of(rank), records)
+    }
+
+    fn rows(&self, mut rows: Rows<'_>, records: Vec<(u32, Record)>) -> Vec<Measurement> {
         let mut records: Vec<(u32, std::vec::IntoIter<Vec<Span>>)> =
             records.into_iter().map(|(rank, record)| (rank, record.into_iter())).collect();
-        let mut rows = Rows::new(self.plan, self.settings.works());
         for (round, turn, iteration) in self.recorded() {
             let mut spans = vec![None; self.plan.world.size() as usize];
             for (rank, record) in &mut records {

@@ -9,6 +9,7 @@
 //! runs goes to [`Settings::notify`].
 
 pub mod conformance;
+mod crew;
 pub mod dry;
 mod error;
 pub mod executor;
@@ -19,6 +20,7 @@ mod meeting;
 #[cfg(feature = "nccl")]
 pub mod nccl;
 mod settings;
+mod starts;
 pub mod store;
 pub mod threads;
 mod timing;
@@ -27,12 +29,13 @@ mod verify;
 
 use maestro_pattern::{AxisId, BlockId, LaneId, Measurement, Plan, Program, State};
 
+pub use crew::{Crew, Spread, spread};
 pub use error::{Error, Result};
 pub use host::available_memory;
 pub use launch::{Launch, Launcher};
 pub use layout::{Layout, Part};
 pub use meeting::{Execution, Meeting, Meetings};
-pub use settings::{Compute, Notice, Observer, Pacing, Phase, Settings, nominal_ns};
+pub use settings::{Compute, Notice, Observer, Pacing, Phase, Settings, idle_ns, nominal_ns};
 pub use turn::Turn;
 
 /// Every back end, simplest first.
@@ -55,6 +58,11 @@ pub trait Backend: Sync {
 
     /// One sentence for a person who chooses.
     fn about(&self) -> &'static str;
+
+    /// How its ranks live in processes of their own, if they can.
+    fn spread(&self) -> Option<&dyn Spread> {
+        None
+    }
 
     /// What becomes of compute where nobody says.
     fn compute(&self) -> Compute {

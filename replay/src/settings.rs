@@ -124,6 +124,15 @@ pub fn nominal_ns(block: &Block, rank: u32, pacing: Pacing) -> Option<u64> {
     }
 }
 
+/// How long `block` keeps its lane without anything to do before it does its work, in nanoseconds: the idle part of what
+/// was captured, as far as the pacing keeps host time.
+pub fn idle_ns(block: &Block, pacing: Pacing) -> u64 {
+    match pacing {
+        Pacing::Gaps => block.idle_ns,
+        Pacing::Asap => 0,
+    }
+}
+
 fn busy(block: &Block, ns: u64, pacing: Pacing) -> u64 {
     match pacing {
         Pacing::Gaps => ns,
@@ -222,6 +231,7 @@ mod tests {
         block.idle_ns = 4_000;
         assert_eq!(nominal_ns(&block, 1, Pacing::Gaps), Some(30_000));
         assert_eq!(nominal_ns(&block, 1, Pacing::Asap), Some(26_000));
+        assert_eq!((idle_ns(&block, Pacing::Gaps), idle_ns(&block, Pacing::Asap)), (4_000, 0));
     }
 
     #[test]

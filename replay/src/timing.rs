@@ -15,6 +15,8 @@ pub(crate) struct Rows<'p> {
     plan: &'p Plan,
     /// Whether compute does its work: bytes that a hold only stands for were never moved and have no size.
     works: bool,
+    /// The one rank that is measured here, if the others live in other processes.
+    only: Option<u32>,
     blocks: Vec<Arc<str>>,
     axes: Vec<Arc<str>>,
     lanes: Vec<Arc<str>>,
@@ -26,11 +28,17 @@ impl<'p> Rows<'p> {
         Self {
             plan,
             works,
+            only: None,
             blocks: plan.blocks.iter().map(|block| block.name.as_str().into()).collect(),
             axes: plan.world.axes().iter().map(|axis| axis.name.as_str().into()).collect(),
             lanes: plan.lanes.iter().map(|lane| lane.name.as_str().into()).collect(),
             rows: Vec::new(),
         }
+    }
+
+    /// Collects the measurements of this rank alone. Of the others only the starts are looked at.
+    pub(crate) fn of(self, rank: u32) -> Self {
+        Self { only: Some(rank), ..self }
     }
 
     /// Adds one iteration of `turn`. `spans` has an entry a rank of the world: its spans in ascending order of
@@ -41,6 +49,9 @@ impl<'p> Rows<'p> {
         let arrivals: Vec<Option<u64>> = meetings.all().iter().map(|meeting| latest_start(meeting, spans)).collect();
         for (rank, own) in spans.iter().enumerate() {
             let rank = rank as u32;
+            if self.only.is_some_and(|only| only != rank) {
+                continue;
+            }
             for span in own.iter().flatten() {
                 let instruction = turn.program(rank).instructions.get(span.instruction as usize);
                 let Some(Instruction::Issue { block, axis, lane, instance, .. }) = instruction else { continue };

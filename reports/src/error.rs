@@ -28,6 +28,15 @@ pub enum Error {
         /// The folder asked for.
         path: PathBuf,
     },
+    /// A process does not have the folder that another made.
+    #[error(
+        "{path}: rank 0 made this folder and this process does not see it; choose one with -o on a file system that all \
+         machines share"
+    )]
+    FolderUnseen {
+        /// The folder.
+        path: PathBuf,
+    },
     /// The system refused to read or write.
     #[error("{path}: cannot {doing}: {source}; check permissions and free space")]
     Io {

@@ -166,6 +166,12 @@ pub struct Environment {
     /// The GPUs that process 0 could use, a line each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gpus: Vec<String>,
+    /// How many machines its processes ran on, where a launcher started several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hosts: Option<u32>,
+    /// What started them: torchrun, srun, mpirun...
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub launcher: Option<String>,
 }
 
 impl Environment {
@@ -185,6 +191,8 @@ impl Environment {
             variables: variables.into_iter().filter(|(name, _)| Self::keeps(name)).collect(),
             libraries: BTreeMap::new(),
             gpus: Vec::new(),
+            hosts: None,
+            launcher: None,
         }
     }
 

@@ -104,6 +104,8 @@ class Context:
         self.env = dict(os.environ)
         self.log = (out / "log.txt").open("w")
         self.imported = {}
+        # The library that records kernels, once it was compiled, or why there is none.
+        self.recorder = None
 
     def left(self):
         """Seconds that the part at work has left."""
@@ -141,11 +143,15 @@ class Context:
     def maestro(self, *words, **how):
         return self.must([self.maestro_file, *words], **how)
 
-    def replay(self, pattern, name, *words, backend="nccl"):
+    def replay(self, pattern, name, *words, backend="nccl", env=None):
         """Replays a pattern into the run folder `name` and gives the folder."""
         folder = self.work / name
-        self.maestro("replay", pattern, "--backend", backend, "-o", folder, *words)
+        self.maestro("replay", pattern, "--backend", backend, "-o", folder, *words, env=env)
         return folder
+
+    def shown(self, pattern):
+        """What `maestro show` says of a pattern."""
+        return json.loads(self.maestro("show", pattern, "--json").output)
 
     def report(self, folder, which="blocks"):
         """The rows of a table of a run."""
@@ -154,6 +160,13 @@ class Context:
     def step_ms(self, folder):
         """Median step of a run, in ms."""
         return self.report(folder, "steps")[0]["step_median_ms"]
+
+
+def cuda_homes():
+    """Folders in which CUDA may be, those that the environment names first."""
+    homes = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
+    homes += sorted(map(str, Path("/usr/local").glob("cuda-*")), reverse=True)
+    return [home for home in homes if home]
 
 
 # Columns wider than this are not padded: a page of them would be mostly blanks.

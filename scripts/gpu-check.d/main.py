@@ -22,8 +22,8 @@ from check import REPOSITORY, Context, Trouble
 PARTS = [
     ("a", "what works on this machine", 20, parts_machine.doctor),
     ("c", "alone against nccl-tests", 75, parts_alone.against_nccl_tests),
-    ("d", "fidelity of recorded steps", 120, parts_fidelity.recorded),
-    ("t", "fidelity of a tensor-parallel step made here", 80, parts_fidelity.trained_here),
+    ("d", "fidelity of recorded steps", 145, parts_fidelity.recorded),
+    ("t", "fidelity of a tensor-parallel step made here", 86, parts_fidelity.trained_here),
     ("f", "compute, copies, holds", 30, parts_units.units),
     ("g", "slowdown by overlap", 25, parts_units.overlap),
     ("h", "overhead", 20, parts_units.overhead),

@@ -1,10 +1,10 @@
 """Replays of imported steps beside the steps themselves: their length, their collectives, their compute."""
 
-import json
 import sys
 from dataclasses import dataclass
 
 import data
+import kernels
 from check import FIXTURES, RECIPE, Trouble, number, percent
 
 KINETO = FIXTURES / "captures" / "kineto"
@@ -111,6 +111,7 @@ def compare(context, part, workload, captures, unprofiled, whose):
     kept["step_ms"] = context.step_ms(gaps)
     step(context, part, f"{name}, gaps" + ("" if workload.host == "captured" else f", host {workload.host}"),
          kept["step_ms"], unprofiled, whose, workload.bar)
+    ruled = by_kernels(context, part, name, pattern, kept["step_ms"])
     asap = context.replay(pattern, f"{name}-asap", "--no-alone", "--no-verify", "--pacing", "asap")
     step(context, part, f"{name}, asap", context.step_ms(asap), unprofiled, whose)
     for host in workload.beside:
@@ -121,7 +122,7 @@ def compare(context, part, workload, captures, unprofiled, whose):
     dry = context.replay(pattern, f"{name}-dry", "--no-alone", backend="dry")
     # Without `idle`, which is the host's, and with the captured differences between ranks.
     busy = context.replay(pattern, f"{name}-dry-asap", "--no-alone", "--pacing", "asap", backend="dry")
-    collectives(context, workload, gaps, dry)
+    collectives(context, workload, gaps, dry, ruled)
     products(context, workload, pattern, gaps, busy)
 
 
@@ -132,39 +133,79 @@ def step(context, part, what, measured, wanted, whose, bar=None):
     context.results.add(part, f"step of {what}", f"within {bar} %" if bar else "-", said, holds)
 
 
-def collectives(context, workload, gaps, dry):
+def by_kernels(context, part, name, pattern, step_ms):
+    """The step once more under CUPTI: its blocks' times by their kernels, or None where that does not work here."""
+    what = f"kernels of collectives of {name} by CUPTI"
+    try:
+        ruled = kernels.replay(context, pattern, f"{name}-kernels")
+    except Exception as error:  # Whatever it is must not take the bars with it, which then are on spans.
+        kind = "" if isinstance(error, Trouble) else f"{type(error).__name__}: "
+        context.results.add(part, what, "-", f"not to be had: {kind}{error}")
+        return None
+    said = f"step {ruled.step_ms:.1f} ms, {percent(ruled.step_ms, step_ms):+.1f} % against the one without CUPTI"
+    said += f"; kernels end within {ruled.stray_us:.1f} us of their blocks"
+    if ruled.apart_us is not None:
+        said += f"; all-reduces end {ruled.apart_us:+.1f} us later on the second GPU (medians)"
+    context.results.add(part, what, "-", said)
+    return ruled
+
+
+def collectives(context, workload, gaps, dry, ruled):
     """Transfer times and exposure of each collective, captured beside replayed."""
     name = workload.name
     captured_folder = context.work / f"{name}-captured"
     captured = data.medians_us(data.executions(captured_folder), "overlapped", "transfer")
     drawn = data.medians_us(data.executions(dry), "overlapped", "transfer")
     rows = data.executions(gaps)
-    replayed, alone = (data.medians_us(rows, state, "transfer") for state in ("overlapped", "alone"))
+    spans, alone = (data.medians_us(rows, state, "transfer") for state in ("overlapped", "alone"))
     bare = {side: data.exposed(context.report(folder), context.report(folder, "steps")[0])
             for side, folder in (("captured", captured_folder), ("dry", dry), ("replayed", gaps))}
-    blocks = [block for block in bare["replayed"] if block in replayed]
-    off = {block: percent(replayed[block], captured[block]) for block in blocks if captured.get(block)}
-    within = [block for block in off if abs(off[block]) <= COLLECTIVE_PERCENT]
-    near = [block for block in off if block in within or abs(replayed[block] - captured[block]) <= COLLECTIVE_US]
-    judge_transfers(context, name, off, within, near)
+    blocks = [block for block in bare["replayed"] if block in spans]
+    ran = ruled.transfers if ruled else {}
+    judge_transfers(context, name, blocks, captured, ran if ruled else None, spans)
     judge_exposure(context, name, bare)
     context.results.detail(f"Collectives of {name} (us)", [
-        "block", "transfer captured", "pattern (dry)", "replayed", "against captured (%)", "alone",
+        "block", "transfer captured", "pattern (dry)", "replayed, by kernels", "against captured (%)",
+        "with the wait for multiprocessors", "against captured (%)", "alone",
         "exposed captured", "exposed dry", "exposed replayed", "exposed: captured, dry, replayed"], [
-        [block, number(captured.get(block)), number(drawn.get(block)), number(replayed[block]),
-         number(off.get(block), 1, True), number(alone.get(block)),
-         *(number(bare[side].get(block, [None])[0], 0) for side in bare),
+        [block, number(captured.get(block)), number(drawn.get(block)),
+         *against(ran.get(block), captured.get(block)), *against(spans[block], captured.get(block)),
+         number(alone.get(block)), *(number(bare[side].get(block, [None])[0], 0) for side in bare),
          ", ".join("yes" if bare[side].get(block, (0, 0, False))[2] else "no" for side in bare)] for block in blocks])
 
 
-def judge_transfers(context, name, off, within, near):
-    if not off:
-        context.results.add("e", f"transfer of collectives of {name}", "within 10 %", "none measured", False)
+def against(replayed, captured):
+    """Two cells: the time, and how much more it is than the captured one."""
+    return number(replayed), number(percent(replayed, captured) if replayed and captured else None, 1, True)
+
+
+def judge_transfers(context, name, blocks, captured, ran, spans):
+    """The captured times are those of kernels, so the bar is on kernels, and on spans only where there are none.
+
+    A span holds the wait until multiprocessors are free for the kernel; it is told beside, without a bar.
+    """
+    what, bar = f"transfer of collectives of {name}", f"within {COLLECTIVE_PERCENT:.0f} %"
+    if ran is None:
+        said, holds = transfers_within(blocks, captured, spans)
+        context.results.add("e", what, bar, f"by spans, which hold the wait for multiprocessors: {said}", holds)
         return
+    said, holds = transfers_within(blocks, captured, ran)
+    context.results.add("e", what, bar, f"by kernels: {said}", holds)
+    said, _ = transfers_within(blocks, captured, spans)
+    context.results.add("e", f"{what}, with the wait for multiprocessors", "-", f"by spans: {said}")
+
+
+def transfers_within(blocks, captured, replayed):
+    """How many blocks are as near as the bar asks, in words, and whether all are."""
+    compared = [block for block in blocks if captured.get(block)]
+    off = {block: percent(replayed[block], captured[block]) for block in compared if block in replayed}
+    if not off:
+        return "none measured", False
+    within = [block for block in off if abs(off[block]) <= COLLECTIVE_PERCENT]
+    near = [block for block in off if block in within or abs(replayed[block] - captured[block]) <= COLLECTIVE_US]
     worst = max(off, key=lambda block: abs(off[block]))
-    context.results.add("e", f"transfer of collectives of {name}", f"within {COLLECTIVE_PERCENT:.0f} %",
-                        f"{len(within)} of {len(off)} blocks within ({len(near)} with {COLLECTIVE_US:.0f} us more);"
-                        f" farthest {worst} {off[worst]:+.0f} %", len(within) == len(off))
+    return (f"{len(within)} of {len(compared)} blocks within ({len(near)} with {COLLECTIVE_US:.0f} us more);"
+            f" farthest {worst} {off[worst]:+.0f} %"), len(within) == len(compared)
 
 
 def judge_exposure(context, name, bare):
@@ -180,7 +221,7 @@ def judge_exposure(context, name, bare):
 
 def products(context, workload, pattern, gaps, busy):
     """Blocks that are mostly matrix products: replayed beside captured (without idle), and alone."""
-    shown = json.loads(context.maestro("show", pattern, "--json").output)["blocks"]
+    shown = context.shown(pattern)["blocks"]
     operations = {block["name"]: block["flops"] for block in shown if block.get("flops")}
     captured = data.medians_us(data.executions(busy), "overlapped", "latency")
     rows = data.executions(gaps)

@@ -3,10 +3,9 @@
 import os
 import shutil
 import sys
-from pathlib import Path
 
 import data
-from check import PATTERNS, Trouble
+from check import PATTERNS, Trouble, cuda_homes
 
 # Plans for the memory checkers, which slow kernels down many times. `|` stands between parts of cases' names.
 CHECKED = {
@@ -61,11 +60,9 @@ def torchrun(context, part):
 
 def compute_sanitizer():
     """CUDA's memory checker, wherever CUDA is."""
-    homes = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
-    homes += sorted(map(str, Path("/usr/local").glob("cuda-*")), reverse=True)
     found = shutil.which("compute-sanitizer") or next((
-        file for home in homes if home for file in (f"{home}/bin/compute-sanitizer",
-                                                    f"{home}/compute-sanitizer/compute-sanitizer")
+        file for home in cuda_homes() for file in (f"{home}/bin/compute-sanitizer",
+                                                   f"{home}/compute-sanitizer/compute-sanitizer")
         if os.access(file, os.X_OK)), None)
     if not found:
         raise Trouble("compute-sanitizer is not on the PATH, nor in CUDA's folders")

@@ -11,6 +11,7 @@ import unittest
 from pathlib import Path
 
 import data
+import kernels
 import parts_alone
 import parts_fidelity
 import parts_units
@@ -141,12 +142,145 @@ class Judges(unittest.TestCase):
         parts_fidelity.step(self.context, "d", "ddp", 199.0, 197.8, "the recorded one", 3)
         parts_fidelity.step(self.context, "d", "ddp", 190.0, 197.8, "the recorded one", 3)
         parts_fidelity.step(self.context, "d", "ddp, asap", 190.0, 197.8, "the recorded one")
-        parts_fidelity.judge_transfers(self.context, "ddp", {"a": 9.0, "b": -11.0}, ["a"], ["a"])
+        captured = {"a": 100.0, "b": 100.0}
+        parts_fidelity.judge_transfers(self.context, "ddp", ["a", "b"], captured, None, {"a": 109.0, "b": 89.0})
         bare = {side: {"a": (30.0, 100.0, True), "b": (0.0, 9.0, side == "replayed")}
                 for side in ("captured", "dry", "replayed")}
         parts_fidelity.judge_exposure(self.context, "ddp", bare)
         self.assertEqual(self.verdicts(), [True, False, None, False, False])
         self.assertIn("only replayed: b", self.context.results.rows[-1].measured)
+
+    def test_the_bar_on_transfers_is_on_kernels_where_they_are_known(self):
+        captured, spans = {"a": 335.0, "b": 100.0}, {"a": 1100.0, "b": 104.0}
+        parts_fidelity.judge_transfers(self.context, "ddp", ["a", "b"], captured, {"a": 340.0, "b": 91.0}, spans)
+        parts_fidelity.judge_transfers(self.context, "ddp", ["a", "b"], captured, {"a": 340.0}, spans)
+        parts_fidelity.judge_transfers(self.context, "ddp", ["a", "b"], captured, {}, spans)
+        parts_fidelity.judge_transfers(self.context, "ddp", ["a", "b"], captured, None, spans)
+        self.assertEqual(self.verdicts(), [True, None, False, None, False, None, False])
+        said = [row.measured for row in self.context.results.rows]
+        self.assertTrue(said[0].startswith("by kernels: 2 of 2 blocks within (2 with 5 us more); farthest b -9 %"))
+        self.assertTrue(said[1].startswith("by spans: 1 of 2 blocks within"))
+        self.assertTrue(said[2].startswith("by kernels: 1 of 2 blocks within"))
+        self.assertEqual(said[4], "by kernels: none measured")
+        self.assertTrue(said[6].startswith("by spans, which hold the wait for multiprocessors: 1 of 2"))
+        self.assertEqual(parts_fidelity.against(340.0, 335.0), ("340.00", "+1.5"))
+        self.assertEqual(parts_fidelity.against(None, 335.0), ("-", "-"))
+
+    def test_without_a_profiler_the_step_is_judged_by_spans(self):
+        self.context.recorder = Trouble("no CUPTI")
+        self.assertIsNone(parts_fidelity.by_kernels(self.context, "d", "ddp", "ddp.yaml", 100.0))
+        self.assertEqual(self.context.results.rows[-1].measured, "not to be had: no CUPTI")
+        self.assertEqual(self.verdicts(), [None])
+
+
+class Kernels(unittest.TestCase):
+    """Kernels of a made-up step: two ranks; a reduce and a gather lane; a message from each rank on a third."""
+
+    KINDS = {"reduce": "all_reduce", "gather": "all_gather", "send": "p2p", "recv": "p2p"}
+    LANES = ["compute", "all_reduce", "all_gather", "messages"]
+
+    def step(self, iteration):
+        """Rows of an iteration, each with the start and end of its kernel on a clock that is 10^6 ns ahead.
+
+        The spans of rank 0 begin 700 us before the kernels do: no multiprocessor is free.
+        """
+        blocks = [("reduce", "reduce", "all_reduce", 1_000_000), ("gather", "gather", "all_gather", 1_100_000),
+                  ("reduce", "reduce", "all_reduce", 2_000_000), ("send", "recv", "messages", 3_000_000)]
+        rows, begun = [], {0: 700_000, 1: 20_000}
+        for instance, (*names, lane, end) in enumerate(blocks):
+            for rank in (0, 1):
+                start = end - 300_000
+                last_span = max(start - begun[0], start - begun[1])
+                span = start - begun[rank]
+                row = {"round": 0, "iteration": iteration, "rank": rank, "block": names[rank], "axis": "dp",
+                       "lane": lane, "instance": instance, "start_ns": span, "end_ns": end + 2_000,
+                       "wait_ns": last_span - span}
+                # Rank 1's kernel begins 50 us later, and its clock is 400 ns behind.
+                clock = 1_000_000 + 10_000_000 * iteration - 400 * rank
+                rows.append((row, (clock + start + 50_000 * rank, clock + end)))
+        return rows
+
+    def recorded(self, streams=(13, 14, 15), iterations=3):
+        """The rows, and what the library writes: rehearsal, a warm-up iteration, and those that are recorded."""
+        names = {"all_reduce": "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+                 "all_gather": "_Z33ncclDevKernel_AllGather_RING_LL24ncclDevKernelArgsStorageILm4096EE",
+                 "messages": "_Z25ncclDevKernel_SendRecv24ncclDevKernelArgsStorageILm4096EE"}
+        stream = dict(zip(names, streams))
+        lines = [f"{rank},{stream[lane]},{10 + number},{12 + number},{names[lane]}" for rank in (0, 1)
+                 for number, lane in enumerate(names)]
+        rows = []
+        for iteration in range(iterations + 1):
+            for row, (start, end) in self.step(iteration):
+                lines.append(f"{row['rank']},{stream[row['lane']]},{start},{end},{names[row['lane']]}")
+                if iteration > 0:
+                    rows.append({**row, "iteration": iteration - 1})
+        return rows, "\n".join([*reversed(lines), "1,7,5,6,gemm", "# end"]) + "\n"
+
+    def test_transfers_are_from_when_all_kernels_ran(self):
+        rows, text = self.recorded()
+        pairs = kernels.pair(rows, self.KINDS, self.LANES, kernels.read(text))
+        self.assertEqual(len(pairs), len(rows))
+        found = kernels.transfers(pairs)
+        # 300 us from the first start, 250 us from the last; rank 1's clock is behind by 0.4 us, of which half shows.
+        self.assertEqual(found.keys(), self.KINDS.keys())
+        self.assertAlmostEqual(found["reduce"], 250.2)
+        self.assertAlmostEqual(found["send"], 250.4)
+        self.assertAlmostEqual(found["recv"], 250.0)
+        self.assertAlmostEqual(kernels.apart(pairs, self.KINDS), -0.4)
+        self.assertEqual(kernels.strays(pairs), 0.0)
+
+    def test_streams_numbered_otherwise_are_told_by_their_kernels(self):
+        rows, text = self.recorded(streams=(15, 14, 13))
+        pairs = kernels.pair(rows, self.KINDS, self.LANES, kernels.read(text))
+        self.assertAlmostEqual(kernels.transfers(pairs)["reduce"], 250.2)
+
+    def test_kernels_that_are_not_one_for_each_execution(self):
+        rows, text = self.recorded()
+        recorded = kernels.read(text)
+        for wrong, why in (({**self.KINDS, "gather": "broadcast"}, "one kernel for each execution on lane all_reduce"),
+                           ({**self.KINDS, "send": "all_to_all", "recv": "all_reduce"}, "rank 1 did not run")):
+            with self.assertRaisesRegex(Trouble, why):
+                kernels.pair(rows, wrong, self.LANES, recorded)
+        with self.assertRaisesRegex(Trouble, "1 devices ran kernels of collectives, for 2 ranks"):
+            kernels.pair(rows, self.KINDS, self.LANES, {0: recorded[0]})
+        with self.assertRaisesRegex(Trouble, "on 3 lanes, and on 2 streams"):
+            kernels.pair(rows, self.KINDS, self.LANES, {0: {13: recorded[0][13], 14: recorded[0][14]}, 1: {}})
+        few = {device: {stream: ran[-2:] for stream, ran in streams.items()} for device, streams in recorded.items()}
+        with self.assertRaisesRegex(Trouble, "did not run one kernel"):
+            kernels.pair(rows, self.KINDS, self.LANES, few)
+
+    def test_kernels_of_other_executions_stray(self):
+        rows, text = self.recorded()
+        pairs = kernels.pair(rows, self.KINDS, self.LANES, kernels.read(text))
+        shifted = [(row, other) for (row, _), (_, other) in zip(pairs, pairs[1:] + pairs[:1])]
+        self.assertGreater(kernels.strays(shifted), kernels.STRAY_US)
+        # One lane of three that has another's kernels is not outvoted by the others.
+        late = [(row, kernels.Kernel(ran.operation, ran.start, ran.end + 400_000 * (row["lane"] == "messages")))
+                for row, ran in pairs]
+        self.assertAlmostEqual(kernels.strays(late), 400.0)
+
+    def test_records_that_are_not_complete(self):
+        line = "0,13,1,2,ncclDevKernel_SendRecv\n"
+        for text, why in ((line, "has no end"), (line + "# 3 records were lost\n# end\n", "3 records were lost"),
+                          ("# cuptiActivityEnable: CUPTI_ERROR_UNKNOWN\n", "cuptiActivityEnable: CUPTI_ERROR_UNKNOWN"),
+                          ("", "has no end")):
+            with self.assertRaisesRegex(Trouble, why):
+                kernels.read(text)
+        self.assertEqual(kernels.read(line + "# end\n"), {0: {13: [kernels.Kernel("SendRecv", 1, 2)]}})
+
+    def test_kinds(self):
+        for operation, kind in (("AllReduce", "all_reduce"), ("AllReduce", "barrier"), ("SendRecv", "all_to_all"),
+                                ("AlltoAll", "all_to_all"), ("SendRecv", "p2p"), ("ReduceScatter", "reduce_scatter"),
+                                ("AllGather", "group"), ("Broadcast", "broadcast")):
+            self.assertTrue(kernels.fits(operation, kind), (operation, kind))
+        for operation, kind in (("AllReduce", "reduce"), ("SendRecv", "all_gather"), ("AllGather", "all_to_all")):
+            self.assertFalse(kernels.fits(operation, kind), (operation, kind))
+
+    def test_newest_record(self):
+        header = "} CUpti_ActivityKernel9;\n}  CUpti_ActivityKernel10;\n} CUpti_ActivityMemcpy6;"
+        self.assertEqual(kernels.newest_record(header), "CUpti_ActivityKernel10")
+        with self.assertRaises(Trouble):
+            kernels.newest_record("")
 
 
 class Running(unittest.TestCase):

@@ -159,6 +159,7 @@ impl Imported {
             backend: self.capture.format,
             settings,
             notes: Vec::new(),
+            launched: None,
         };
         let info = record::info(record::id(folder), &self.import.pattern, &self.text, &plan.world, maker);
         let writer = RunWriter::create(folder, &info, &self.text)?;

@@ -17,3 +17,4 @@ pub mod report;
 #[cfg(feature = "import")]
 pub mod run;
 pub mod show;
+mod together;

@@ -2,20 +2,20 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
-use std::time::SystemTime;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, anyhow};
 use maestro_pattern::{Pattern, Plan, Work};
-use maestro_replay::{BACKENDS, Backend, Settings};
-use maestro_reports::{Format, Origin, Run, RunWriter, View};
+use maestro_replay::{BACKENDS, Backend, Launch, Observer, Settings};
+use maestro_reports::{Format, Origin, Run, RunInfo, RunWriter, View};
 use serde_json::json;
 
-use super::check;
+use super::{check, together};
 use crate::cli::How;
 use crate::failure::Failure;
 use crate::progress::Progress;
-use crate::record::{self, Maker};
+use crate::record::{self, Launched, Maker};
 use crate::{cli, output};
 
 pub fn run(args: &cli::Replay) -> Result<(), Failure> {
@@ -23,7 +23,7 @@ pub fn run(args: &cli::Replay) -> Result<(), Failure> {
     if args.how.plan {
         return show_plan(&plan, &args.how);
     }
-    let replayed = replay(&pattern, &text, &plan, &args.how, args.pattern.parent())?;
+    let Some(replayed) = replay(&pattern, &text, &plan, &args.how, args.pattern.parent())? else { return Ok(()) };
     if args.how.json {
         output::json(&replayed.document()?)?;
     } else {
@@ -35,11 +35,25 @@ pub fn run(args: &cli::Replay) -> Result<(), Failure> {
 /// A finished replay.
 pub struct Replayed {
     pub run: Run,
-    folder: std::path::PathBuf,
+    pub folder: PathBuf,
+}
+
+/// Everything that a replay is made of.
+pub struct Job<'a> {
+    pub pattern: &'a Pattern,
+    pub text: &'a str,
+    pub plan: &'a Plan,
+    pub backend: &'static dyn Backend,
+    pub settings: Settings,
+    pub progress: Progress,
+    /// The run folder, if one was asked for.
+    pub output: Option<&'a Path>,
+    /// How long processes wait for each other to come.
+    pub patience: Duration,
 }
 
 /// Runs `plan` and writes the run folder. `beside` is the folder of the pattern's file, if it has one: users' own CUDA
-/// sources lie there.
+/// sources lie there. Of the processes of a launcher only rank 0 is given the run.
 ///
 /// # Errors
 /// An unknown back end or a plan that it cannot run: bad input. A run that hangs, fails or gives wrong data: a failed
@@ -50,14 +64,17 @@ pub fn replay(
     plan: &Plan,
     how: &How,
     beside: Option<&Path>,
-) -> Result<Replayed, Failure> {
+) -> Result<Option<Replayed>, Failure> {
     let backend = backend(how)?;
     if how.graph && backend.name() != NCCL {
         return Err(anyhow!("--graph is for the back end nccl; {} has no CUDA graphs", backend.name()).into());
     }
+    let launch = Launch::from_environment(&|name| std::env::var(name).ok())?.filter(|launch| launch.world > 1);
     let progress = Progress::new();
+    // Of several processes one tells how far things are.
+    let silent = launch.as_ref().is_some_and(|launch| launch.rank != 0);
     let mut settings = Settings {
-        notify: progress.observer(),
+        notify: if silent { Observer::default() } else { progress.observer() },
         sources: sources(plan, backend, beside)?,
         ..how.settings(backend.compute())
     };
@@ -65,26 +82,45 @@ pub fn replay(
         // A simulation is exact: more of it would be copies, and statistics on copies look like certainty.
         (settings.warmup, settings.iterations, settings.rounds) = (0, 1, 1);
     }
-    backend.probe(plan, &settings)?;
-    let folder = record::folder(how.output.as_deref(), &pattern.name);
+    let patience = Duration::from_secs(how.patience);
+    let output = how.output.as_deref();
+    let job = Job { pattern, text, plan, backend, settings, progress, output, patience };
+    match launch {
+        Some(launch) => together::replay(&job, launch),
+        None => alone(&job).map(Some),
+    }
+}
+
+/// Runs all ranks in this process.
+fn alone(job: &Job<'_>) -> Result<Replayed, Failure> {
+    job.backend.probe(job.plan, &job.settings)?;
+    let folder = record::folder(job.output, &job.pattern.name);
     RunWriter::check(&folder)?;
     let started = SystemTime::now();
-    let measured = backend.run(plan, &settings);
-    let notes = progress.finish();
+    let measured = job.backend.run(job.plan, &job.settings);
+    let notes = job.progress.finish();
     let measurements = measured.map_err(Failure::run)?;
 
-    let maker = Maker {
-        started,
-        made_by: origin(backend),
-        backend: backend.name(),
-        settings: recorded(&settings, backend),
-        notes,
-    };
-    let info = record::info(record::id(&folder), pattern, text, &plan.world, maker);
-    let writer = RunWriter::create(&folder, &info, text)?;
+    let info = job.info(record::id(&folder), started, notes, None);
+    let writer = RunWriter::create(&folder, &info, job.text)?;
     writer.write_part(0, &measurements)?;
     let run = Run::open(&folder)?;
     Ok(Replayed { run, folder })
+}
+
+impl Job<'_> {
+    /// How its run came to be.
+    pub fn info(&self, id: String, started: SystemTime, notes: Vec<String>, launched: Option<Launched>) -> RunInfo {
+        let maker = Maker {
+            started,
+            made_by: origin(self.backend),
+            backend: self.backend.name(),
+            settings: recorded(&self.settings, self.backend),
+            notes,
+            launched,
+        };
+        record::info(id, self.pattern, self.text, &self.plan.world, maker)
+    }
 }
 
 /// The back end of a default build that runs on GPUs.

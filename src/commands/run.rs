@@ -24,7 +24,7 @@ pub fn run(args: &cli::Run) -> Result<(), Failure> {
         if args.how.plan {
             return show_plan(&plan, &args.how);
         }
-        let replayed = replay(&pattern, &text, &plan, &args.how, path.parent())?;
+        let Some(replayed) = replay(&pattern, &text, &plan, &args.how, path.parent())? else { return Ok(()) };
         return finish(&replayed, args, String::new(), None);
     }
     let imported = import::import(&args.what, &args.choice)?;
@@ -36,7 +36,7 @@ pub fn run(args: &cli::Run) -> Result<(), Failure> {
     if args.how.plan {
         return show_plan(&plan, &args.how);
     }
-    let replayed = replay(&pattern, &pattern.to_yaml(), &plan, &args.how, None)?;
+    let Some(replayed) = replay(&pattern, &pattern.to_yaml(), &plan, &args.how, None)? else { return Ok(()) };
     let fidelity =
         Fidelity::of(&pattern, &imported.import.measurements, &replayed.run.measurements().iter().collect::<Vec<_>>());
     finish(&replayed, args, format!("{}\n", imported.describe()), fidelity)

@@ -30,9 +30,19 @@ pub struct Outcome {
 
 /// Calls the program in `folder`.
 pub fn maestro<A: AsRef<std::ffi::OsStr>>(folder: &Path, args: impl IntoIterator<Item = A>) -> Outcome {
+    maestro_with(folder, args, &[])
+}
+
+/// Calls the program in `folder`, with these variables.
+pub fn maestro_with<A: AsRef<std::ffi::OsStr>>(
+    folder: &Path,
+    args: impl IntoIterator<Item = A>,
+    variables: &[(&str, &str)],
+) -> Outcome {
     let output: Output = Command::new(env!("CARGO_BIN_EXE_maestro"))
         .args(args)
         .current_dir(folder)
+        .envs(variables.iter().copied())
         .output()
         .expect("the program starts");
     Outcome {

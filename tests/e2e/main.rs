@@ -5,6 +5,7 @@
 mod decoder;
 mod export;
 mod harness;
+mod launched;
 mod patterns;
 mod refused;
 mod replay;

@@ -25,6 +25,7 @@ pub use self::buffers::available_memory;
 pub(crate) use self::buffers::{LaneBuffers, Memory, check_memory, needed, read, write};
 pub(crate) use self::monitor::{End, Gate, Monitor, lock};
 use self::rank::Rank;
+#[cfg(feature = "nccl")]
 pub(crate) use self::watchdog::longest_silence;
 use self::watchdog::{Watch, supervise};
 use crate::executor::Record;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
-use maestro_pattern::{LaneId, Program, State, Work};
+use maestro_pattern::{Kernel, LaneId, Program, State, Work};
 
 use super::board::Board;
 use super::buffers::sizes;
@@ -14,7 +14,7 @@ use super::worker::{Job, Queue, Task, Worker};
 use super::{Exchange, LaneBuffers, Monitor, World, read, write};
 use crate::meeting::place;
 use crate::turn::issues;
-use crate::{Compute, Endpoint, Error, Issue, Pacing, Result, Span, nominal_ns};
+use crate::{Compute, Endpoint, Error, Issue, Pacing, Result, Span, idle_ns, nominal_ns};
 
 /// One rank of this process.
 pub(super) struct Rank<'w> {
@@ -99,7 +99,11 @@ impl<'w> Rank<'w> {
             }
             Work::Compute(kernels) => match self.world.settings.compute {
                 Compute::Hold => hold(),
-                Compute::Work => Ok(Task::Work(issue.block, kernels.clone())),
+                Compute::Work => {
+                    let idle = Some(idle_ns(block, self.world.settings.pacing)).filter(|ns| *ns > 0);
+                    let idle = idle.map(|duration_ns| Kernel::Hold { duration_ns, sms: None, times: 1 });
+                    Ok(Task::Work(issue.block, idle.into_iter().chain(kernels.iter().cloned()).collect()))
+                }
             },
             Work::Cuda(_) => hold(),
         }

@@ -70,6 +70,14 @@ impl Kernels {
         on.launch(&self.hold, flat(grid, 32, self.shared_memory), &mut [ns, ns / rounds, passing, slot.argument()])
     }
 
+    /// Lets a lane pass `ns` nanoseconds and keeps nothing busy but a warp.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub(super) fn idle(&self, ns: u64, slot: Slice, on: &Stream) -> Native<()> {
+        on.launch(&self.hold, flat(1, 32, 0), &mut [ns, ns, 0, slot.argument()])
+    }
+
     /// Fills memory with numbers of about a normal distribution.
     ///
     /// # Errors

@@ -1,8 +1,9 @@
 //! The nccl back end: a GPU a rank, collectives by NCCL, products by cuBLASLt, timed by events on the device.
 //!
 //! Every library is found and loaded when it runs, so this is part of every build and says what is missing where
-//! something is. A rank is a thread that issues to its GPU's streams. Threads that hang inside a library cannot be
-//! ended: they are left behind, with all that they hold, and the run fails without them.
+//! something is. A rank is a thread that issues to its GPU's streams; its peers are threads of this process (`run`), or
+//! live in processes that a launcher started, one a GPU (`one`). Threads that hang inside a library cannot be ended: they
+//! are left behind, with all that they hold, and the run fails without them.
 
 mod buffers;
 mod clock;
@@ -12,7 +13,9 @@ mod gate;
 mod kernels;
 mod libraries;
 mod marks;
+mod one;
 mod party;
+mod processes;
 mod rank;
 mod work;
 mod world;
@@ -34,7 +37,7 @@ use self::rank::Rank;
 use self::world::{Parts, World};
 use crate::executor::{Record, Session};
 use crate::host::{End, lacks_size, said};
-use crate::{Backend, Compute, Error, Notice, Phase, Result, Settings, nominal_ns};
+use crate::{Backend, Compute, Error, Notice, Phase, Result, Settings, Spread, nominal_ns};
 
 /// See the module.
 pub struct Nccl;
@@ -51,6 +54,10 @@ impl Backend for Nccl {
 
     fn about(&self) -> &'static str {
         "a GPU a rank, collectives by NCCL on streams, compute by cuBLASLt and built-in kernels"
+    }
+
+    fn spread(&self) -> Option<&dyn Spread> {
+        Some(self)
     }
 
     fn compute(&self) -> Compute {
@@ -86,7 +93,9 @@ impl Backend for Nccl {
         let end = Arc::new(End::default());
         let party = Arc::new(Threads::new(&end, ranks.len()));
         let world = Arc::new(World::new(plan, settings, parts()?, party, end, &ranks));
-        let records = run_each(&world, &ranks)?;
+        // Rank n on device n.
+        let places: Vec<(u32, u32)> = ranks.iter().map(|rank| (*rank, *rank)).collect();
+        let records = run_each(&world, &places)?;
         Ok(Session::new(plan, settings)?.measurements(records))
     }
 }
@@ -99,25 +108,25 @@ pub fn has_gpus() -> bool {
 /// What a rank's thread gives: its record, or why it has none.
 type Answer = (u32, Result<Record>);
 
-/// Brings every rank of `ranks` to life, each on the device of its place in the list, and gives their records.
-fn run_each(world: &Arc<World>, ranks: &[u32]) -> Result<Vec<(u32, Record)>> {
+/// Brings the ranks of this process to life, each given with its device, and gives their records.
+fn run_each(world: &Arc<World>, places: &[(u32, u32)]) -> Result<Vec<(u32, Record)>> {
     let (answer, answers) = channel::<Answer>();
-    for (ordinal, rank) in ranks.iter().enumerate() {
-        let (world, rank, answer, lead) = (world.clone(), *rank, answer.clone(), ordinal == 0);
-        let life = move || live(&world, rank, ordinal as u32, lead, &answer);
+    for (seat, (rank, device)) in places.iter().copied().enumerate() {
+        let (world, answer, lead) = (world.clone(), answer.clone(), seat == 0);
+        let life = move || live(&world, rank, device, lead, &answer);
         Builder::new().name(format!("rank {rank}")).spawn(life).map_err(|source| Error::Thread { rank, source })?;
     }
     drop(answer);
-    watch(world, ranks.len(), &answers)
+    watch(world, places.len(), &answers)
 }
 
 /// One rank, from its birth to its answer.
-fn live(world: &Arc<World>, rank: u32, ordinal: u32, lead: bool, answer: &Sender<Answer>) {
+fn live(world: &Arc<World>, rank: u32, device: u32, lead: bool, answer: &Sender<Answer>) {
     let work = || {
-        let mut endpoint = Rank::new(world, rank, ordinal)?;
+        let mut endpoint = Rank::new(world, rank, device)?;
         perform(world, &mut endpoint, lead).map_err(|error| {
             // The others hear of it before the endpoint is dropped: that may wait for them.
-            world.end.fail(error);
+            world.fail(error);
             Error::Ended
         })
     };
@@ -170,11 +179,12 @@ fn watch(world: &World, ranks: usize, answers: &Receiver<Answer>) -> Result<Vec<
             }
             Ok((_, Err(error))) => {
                 answered += 1;
-                world.end.fail(error);
+                world.fail(error);
             }
+            // A rank that is inside a library hears nothing of other processes.
             Err(RecvTimeoutError::Timeout) => {
-                if let Some(error) = world.overdue() {
-                    world.end.fail(error);
+                if let Some(error) = world.overdue().or_else(|| world.party.check().err()) {
+                    world.fail(error);
                 }
             }
             Err(RecvTimeoutError::Disconnected) => break,

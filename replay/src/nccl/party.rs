@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::Result;
 use crate::host::{End, Monitor};
+use crate::{Error, Result};
 
 /// The ranks of a world, as one of them sees the others.
 pub(super) trait Party: Send + Sync {
@@ -27,8 +27,11 @@ pub(super) trait Party: Send + Sync {
     /// The world ended.
     fn check(&self) -> Result<()>;
 
-    /// By how much the clocks of two hosts in it may differ.
+    /// By how much the clock of a rank may be off from the clock of rank 0.
     fn clock_error(&self) -> Duration;
+
+    /// Tells the processes of other ranks, if there are any, that a rank of this one failed.
+    fn fail(&self, error: &Error);
 }
 
 /// All ranks are threads of this process.
@@ -94,6 +97,9 @@ impl Party for Threads {
     fn clock_error(&self) -> Duration {
         Duration::ZERO
     }
+
+    /// Threads share their end.
+    fn fail(&self, _: &Error) {}
 }
 
 #[cfg(test)]
@@ -101,7 +107,6 @@ mod tests {
     use std::thread;
 
     use super::*;
-    use crate::Error;
 
     #[test]
     fn everybody_leaves_a_barrier_at_one_moment() {

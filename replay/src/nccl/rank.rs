@@ -25,7 +25,7 @@ use super::world::World;
 use crate::layout::Layout;
 use crate::meeting::place;
 use crate::turn::issues;
-use crate::{Compute, Endpoint, Error, Issue, Pacing, Result, Span, nominal_ns};
+use crate::{Compute, Endpoint, Error, Issue, Pacing, Result, Span, idle_ns, nominal_ns};
 
 type Use = (BlockId, Option<AxisId>, LaneId);
 
@@ -307,10 +307,11 @@ impl Rank {
             Work::Compute(kernels) => match world.settings.compute {
                 Compute::Hold => held(),
                 Compute::Work => {
-                    let ops: Native<Vec<Op>> = kernels
-                        .iter()
-                        .map(|kernel| Op::new(kernel, self.blas.as_ref(), &lane.buffers, lane.slot.all()))
-                        .collect();
+                    let slot = lane.slot.all();
+                    let idle = Some(idle_ns(block, world.settings.pacing)).filter(|ns| *ns > 0);
+                    let idle = idle.map(|ns| Ok(Op::Idle { ns, slot }));
+                    let op = |kernel| Op::new(kernel, self.blas.as_ref(), &lane.buffers, slot);
+                    let ops: Native<Vec<Op>> = idle.into_iter().chain(kernels.iter().map(op)).collect();
                     Ok(compute(ops.map_err(on)?))
                 }
             },

@@ -190,6 +190,8 @@ pub(super) enum Op {
     Product { product: Product, operands: [Slice; 3], workspace: Slice, times: u64 },
     /// Memory traffic, in runs over the same buffers.
     Stream { memory: [Slice; 3], bytes: u64, ns: u64, times: u64 },
+    /// Has nothing to do.
+    Idle { ns: u64, slot: Slice },
     /// Keeps multiprocessors busy.
     Hold { ns: u64, sms: Option<u32>, times: u64, slot: Slice },
     /// A copy by the copy engine.
@@ -249,7 +251,7 @@ impl Op {
             | Self::Hold { times, .. }
             | Self::Copy { times, .. }
             | Self::Set { times, .. } => *times,
-            Self::Cuda { .. } => 1,
+            Self::Idle { .. } | Self::Cuda { .. } => 1,
         };
         u32::try_from(launches).unwrap_or(u32::MAX)
     }
@@ -277,6 +279,7 @@ impl Op {
                     Ok(())
                 })
             }
+            Self::Idle { ns, slot } => kernels.idle(*ns, *slot, on),
             Self::Hold { ns, sms, times, slot } => (0..*times).try_for_each(|_| kernels.hold(*ns, *sms, *slot, on)),
             Self::Copy { from, to, times } => (0..*times).try_for_each(|_| on.copy(*from, *to)),
             Self::Set { to, times } => (0..*times).try_for_each(|_| on.set(*to, 0)),

@@ -84,6 +84,12 @@ impl World {
         }
     }
 
+    /// Ends the world, here and in other processes.
+    pub(super) fn fail(&self, error: Error) {
+        self.party.fail(&error);
+        self.end.fail(error);
+    }
+
     /// A failed call of a native library, of this rank and block.
     pub(super) fn failed(&self, rank: u32, block: Option<BlockId>, failure: Failure) -> Error {
         let block = block.map(|block| self.plan.blocks[block as usize].name.clone());

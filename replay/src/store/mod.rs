@@ -19,7 +19,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use self::clock::{Clock, EXCHANGES, Exchange};
-use self::post::{Inbox, Post};
+use self::post::{Inbox, Post, Source};
 use self::wire::{Kind, Message};
 use crate::host::lock;
 use crate::{Error, Launch, Result};
@@ -33,6 +33,9 @@ const LEAD_NS: u64 = 50_000;
 const LEAD_EACH_NS: u64 = 10_000;
 const LONGEST_LEAD_NS: u64 = 100_000_000;
 
+/// A barrier first aligns clocks again that were aligned longer ago: they drift apart by microseconds a second.
+const STALE: Duration = Duration::from_secs(1);
+
 /// One rank's place at the meeting point. Dropping it says goodbye.
 ///
 /// It may be used from several threads; operations then wait for each other, while [`Store::fail`] and [`Store::check`]
@@ -42,6 +45,8 @@ pub struct Store {
     /// Held by the operation that is going on.
     operation: Mutex<()>,
     clock: Mutex<Clock>,
+    /// When the clocks were last aligned.
+    aligned: Mutex<Option<Instant>>,
     patience: Mutex<Duration>,
 }
 
@@ -62,6 +67,7 @@ impl Store {
             post: Post::open(launch.rank, streams, patience)?,
             operation: Mutex::default(),
             clock: Mutex::default(),
+            aligned: Mutex::default(),
             patience: Mutex::new(patience),
         };
         if launch.rank == 0 {
@@ -130,22 +136,33 @@ impl Store {
     /// Waits for all ranks, and then for a moment that is the same for all, as far as their clocks agree
     /// ([`Store::clock_error`]). Gives that moment, even if this thread was late for it.
     ///
+    /// The ranks hear of the barrier's opening one after the other and tens of microseconds late. So rank 0 announces a
+    /// moment a little in the future, by which all will have heard, and everyone spins until then on a clock of its own.
+    ///
     /// # Errors
     /// A rank failed or did not come.
     pub fn barrier(&self) -> Result<Instant> {
         let _operation = lock(&self.operation);
         let here_ns = if self.post.rank == 0 {
             self.collect(Kind::Barrier)?;
-            let round_trip = lock(&self.clock).round_trip_ns;
             let ranks = self.post.links.len() as u64;
-            let lead = round_trip.saturating_mul(3).saturating_add(LEAD_NS + LEAD_EACH_NS * ranks);
+            if ranks > 0 && lock(&self.aligned).is_none_or(|aligned| aligned.elapsed() > STALE) {
+                self.announce(Kind::Clock, &[])?;
+                self.take_clocks()?;
+            }
+            let lead = lock(&self.clock).round_trip_ns.saturating_mul(3).saturating_add(LEAD_NS + LEAD_EACH_NS * ranks);
             // Nobody has to be told in a world of one.
             let moment = self.post.now_ns() + if ranks == 0 { 0 } else { lead.min(LONGEST_LEAD_NS) };
             self.announce(Kind::Barrier, &moment.to_le_bytes())?;
             moment
         } else {
             self.call(Kind::Barrier, &[])?;
-            let (_, message) = self.answer(Kind::Barrier, Kind::Barrier.deed())?;
+            let deed = Kind::Barrier.deed();
+            let (_, mut message) = self.answer_of(&[Kind::Barrier, Kind::Clock], deed)?;
+            if message.kind == Kind::Clock {
+                self.align()?;
+                (_, message) = self.answer(Kind::Barrier, deed)?;
+            }
             let moment = message.number().map_err(|error| self.broken(0, &error))?;
             lock(&self.clock).here_ns(moment)
         };
@@ -154,23 +171,32 @@ impl Store {
         Ok(moment)
     }
 
-    /// Aligns the clocks again: they drift apart by microseconds a second.
+    /// Aligns the clocks again. A barrier does so by itself when it is due.
     ///
     /// # Errors
     /// A rank failed or did not come.
     pub fn resync(&self) -> Result<()> {
         let _operation = lock(&self.operation);
-        if self.post.rank != 0 {
-            let clock = self.measure()?;
-            *lock(&self.clock) = clock;
-            return self.call(Kind::Clock, &clock.round_trip_ns.to_le_bytes());
-        }
+        if self.post.rank == 0 { self.take_clocks() } else { self.align() }
+    }
+
+    /// As rank 0: waits until all others have aligned their clocks with this one.
+    fn take_clocks(&self) -> Result<()> {
         let mut largest = 0;
         for (message, link) in self.collect(Kind::Clock)?.iter().zip(&self.post.links) {
             largest = largest.max(message.number().map_err(|error| self.broken(link.rank, &error))?);
         }
         *lock(&self.clock) = Clock::of_rank_0(largest);
+        *lock(&self.aligned) = Some(Instant::now());
         Ok(())
+    }
+
+    /// As any other: aligns the clock with rank 0's.
+    fn align(&self) -> Result<()> {
+        let clock = self.measure()?;
+        *lock(&self.clock) = clock;
+        *lock(&self.aligned) = Some(Instant::now());
+        self.call(Kind::Clock, &clock.round_trip_ns.to_le_bytes())
     }
 
     /// How far this rank's clock may be from rank 0's; on rank 0, the largest of all ranks.
@@ -180,7 +206,26 @@ impl Store {
 
     /// Tells all ranks that this one failed and why. What they wait for, or call next, gives an error that says so.
     pub fn fail(&self, text: &str) {
-        self.post.fail(self.post.rank, text, None);
+        self.post.fail(self.post.rank, text, Source::Here);
+    }
+
+    /// Whether rank 0 knows of the failure that ended the store, and so can say what it was. It may be rank 0 that is
+    /// gone.
+    pub fn is_known_to_rank_0(&self) -> bool {
+        self.post.is_known()
+    }
+
+    /// Says goodbye. Nothing can follow; dropping the store does the same.
+    pub fn leave(&self) {
+        self.post.leave();
+    }
+
+    /// As any other rank: waits until rank 0 has left or is gone, but no longer than `patience`. Launchers end all
+    /// processes as soon as one has failed, so whoever lets rank 0 go first lets it say what happened.
+    pub fn let_rank_0_go_first(&self, patience: Duration) {
+        if self.post.rank != 0 {
+            self.post.wait_for_end(0, later(patience));
+        }
     }
 
     fn measure(&self) -> Result<Clock> {
@@ -252,15 +297,20 @@ impl Store {
 
     /// As any other: what rank 0 says next, and when that came. `deed` is what whoever is missing did not do.
     fn answer(&self, kind: Kind, deed: &'static str) -> Result<(Instant, Message)> {
+        self.answer_of(&[kind], deed)
+    }
+
+    /// [`Store::answer`], where several kinds may follow.
+    fn answer_of(&self, kinds: &[Kind], deed: &'static str) -> Result<(Instant, Message)> {
         let patience = *lock(&self.patience);
         let next = |inbox: &mut Inbox| match inbox.boxes[0].queue.pop_front() {
             None => inbox.is_over(0).then_some(None),
             some => Some(some),
         };
         match self.post.wait(later(patience + GRACE), next)? {
-            Some(Some((at, message))) if message.kind == kind => Ok((at, message)),
+            Some(Some((at, message))) if kinds.contains(&message.kind) => Ok((at, message)),
             Some(Some((_, message))) => {
-                let what = format!("it answered {:?} to {kind:?}; this is a bug of Maestro", message.kind);
+                let what = format!("it answered {:?} for {kinds:?}; this is a bug of Maestro", message.kind);
                 Err(self.give_up(Error::Rank { rank: 0, what }))
             }
             Some(None) => Err(self.give_up(self.gone(0, deed))),
@@ -293,8 +343,8 @@ impl Store {
     /// Ends the store for all: with ranks that are not in step, nothing can follow.
     fn give_up(&self, error: Error) -> Error {
         match &error {
-            Error::Rank { rank, what } => self.post.fail(*rank, what, None),
-            other => self.post.fail(self.post.rank, &other.to_string(), None),
+            Error::Rank { rank, what } => self.post.fail(*rank, what, Source::Here),
+            other => self.post.fail(self.post.rank, &other.to_string(), Source::Here),
         }
         error
     }
@@ -339,3 +389,6 @@ fn wait_for(moment: Instant) {
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+pub(crate) use tests::{LONG, launches, run as together};

@@ -45,6 +45,8 @@ pub(super) struct Inbox {
     pub(super) boxes: Vec<Mailbox>,
     /// The first rank that failed, and why.
     failure: Option<(u32, String)>,
+    /// Whether rank 0 knows of it, as far as this rank can tell.
+    known: bool,
     /// Operations that this rank has come to.
     pub(super) calls: u64,
     /// The answer to [`Kind::Ask`].
@@ -60,6 +62,19 @@ pub(super) struct Mailbox {
     calls: u64,
     /// It said goodbye.
     left: bool,
+    /// Nothing will come any more, for whatever reason.
+    closed: bool,
+}
+
+/// How a rank comes to know of a failure.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Source {
+    /// It found out by itself.
+    Here,
+    /// The other end of a link said so.
+    Told(usize),
+    /// A link broke.
+    Broke(usize),
 }
 
 impl Post {
@@ -75,7 +90,7 @@ impl Post {
             rank,
             began: Instant::now(),
             links: streams.into_iter().map(link).collect(),
-            inbox: Mutex::new(Inbox { boxes, failure: None, calls: 0, absent: None }),
+            inbox: Mutex::new(Inbox { boxes, failure: None, known: false, calls: 0, absent: None }),
             changed: Condvar::new(),
             telling: Mutex::default(),
         });
@@ -84,7 +99,7 @@ impl Post {
             let post = own.clone();
             let read = move || post.read(index);
             if let Err(source) = thread::Builder::new().spawn(read) {
-                own.fail(rank, "the system gives it no more threads", None);
+                own.fail(rank, "the system gives it no more threads", Source::Here);
                 return Err(Error::Thread { rank, source });
             }
         }
@@ -159,19 +174,46 @@ impl Post {
 
     /// A rank failed: wakes whoever waits here and tells the others, except where it was heard from. Only the first
     /// failure counts.
-    pub(super) fn fail(&self, rank: u32, text: &str, heard_from: Option<usize>) {
+    pub(super) fn fail(&self, rank: u32, text: &str, source: Source) {
         let _telling = lock(&self.telling);
         let first = self.update(|inbox| {
             let first = inbox.failure.is_none();
             inbox.failure.get_or_insert_with(|| (rank, text.to_string()));
             first
         });
-        if first {
-            let failure = wire::failure(rank, text);
-            for link in (0..self.links.len()).filter(|link| Some(*link) != heard_from) {
-                // Whoever cannot be told has trouble of its own.
-                let _ = self.send(link, Kind::Fail, &failure);
+        if !first {
+            return;
+        }
+        let failure = wire::failure(rank, text);
+        let heard_from = match source {
+            Source::Here => None,
+            Source::Told(link) | Source::Broke(link) => Some(link),
+        };
+        let mut known = self.rank == 0 || matches!(source, Source::Told(_));
+        for (index, link) in self.links.iter().enumerate().filter(|(index, _)| Some(*index) != heard_from) {
+            let listens = self.with(|inbox| !inbox.boxes[index].left && !inbox.boxes[index].closed);
+            // Whoever cannot be told has trouble of its own.
+            let told = self.send(index, Kind::Fail, &failure).is_ok();
+            known |= listens && told && link.rank == 0;
+        }
+        self.with(|inbox| inbox.known = known);
+    }
+
+    /// Whether rank 0 knows of the failure, if there was one, and so can say what it was.
+    pub(super) fn is_known(&self) -> bool {
+        let _telling = lock(&self.telling);
+        self.with(|inbox| inbox.known)
+    }
+
+    /// Waits until nothing more can come through a link, but not beyond `deadline`, whatever failed.
+    pub(super) fn wait_for_end(&self, link: usize, deadline: Instant) {
+        let mut inbox = lock(&self.inbox);
+        while inbox.boxes.get(link).is_some_and(|mailbox| !mailbox.closed) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
             }
+            inbox = self.changed.wait_timeout(inbox, left).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
@@ -199,8 +241,12 @@ impl Post {
             let taken = wire::receive(&mut stream).and_then(|message| self.take(index, message));
             match taken {
                 Ok(true) => {}
-                Ok(false) => return,
+                Ok(false) => {
+                    self.update(|inbox| inbox.boxes[index].closed = true);
+                    return;
+                }
                 Err(error) => {
+                    self.update(|inbox| inbox.boxes[index].closed = true);
                     let what = match error.kind() {
                         ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset => {
                             "its connection closed without a goodbye; see what its process said last, and whether the \
@@ -209,7 +255,7 @@ impl Post {
                         }
                         _ => format!("its connection failed: {error}"),
                     };
-                    return self.fail(link.rank, &what, Some(index));
+                    return self.fail(link.rank, &what, Source::Broke(index));
                 }
             }
         }
@@ -233,7 +279,7 @@ impl Post {
             }
             Kind::Fail => {
                 let (rank, text) = message.failure()?;
-                self.fail(rank, &text, Some(index));
+                self.fail(rank, &text, Source::Told(index));
             }
             Kind::Bye => {
                 self.update(|inbox| inbox.boxes[index].left = true);

@@ -11,7 +11,7 @@ use super::*;
 use crate::Launcher;
 
 /// Longer than any test takes, so that it never decides one.
-const LONG: Duration = Duration::from_secs(60);
+pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 /// A port that is free and that no other test takes: below those that the system gives to connections, and far from
 /// where a process that was started next to this one looks.
@@ -26,7 +26,7 @@ fn port() -> u16 {
     }
 }
 
-fn launches(world: u32) -> Vec<Launch> {
+pub(crate) fn launches(world: u32) -> Vec<Launch> {
     let port = port();
     let launch = |rank| Launch {
         rank,
@@ -41,7 +41,7 @@ fn launches(world: u32) -> Vec<Launch> {
 }
 
 /// Runs every rank of a world in a thread of its own, once all have joined, and gives what each returned.
-fn run<R: Send>(world: u32, body: impl Fn(Store) -> R + Sync) -> Vec<R> {
+pub(crate) fn run<R: Send>(world: u32, body: impl Fn(Store) -> R + Sync) -> Vec<R> {
     let launches = launches(world);
     // A rank that leaves the store's barrier first and fails at once would be heard of by ranks that are still in it.
     let joined = Barrier::new(world as usize);
@@ -404,4 +404,56 @@ fn ranks_that_are_out_of_step_are_told() {
         errors[0]
     );
     assert_eq!(errors[0], errors[1]);
+}
+
+#[test]
+fn a_barrier_aligns_clocks_that_are_stale() {
+    run(3, |store| {
+        store.resync().unwrap();
+        let forget = || *lock(&store.aligned) = None;
+        forget();
+        // Rank 0 alone decides.
+        store.barrier().unwrap();
+        assert!(lock(&store.aligned).is_some());
+        assert_eq!(store.share((store.rank() == 0).then_some(b"in step")).unwrap(), b"in step");
+    });
+}
+
+#[test]
+fn a_rank_can_tell_whether_rank_0_knows_what_failed() {
+    run(3, |store| {
+        if store.rank() == 1 {
+            store.fail("first");
+        }
+        assert_eq!(failure(&store).to_string(), "rank 1: first");
+        assert!(store.is_known_to_rank_0());
+    });
+    run(2, |store| {
+        if store.rank() == 0 {
+            // As if its process were gone.
+            store.post.links[0].stream.shutdown(Shutdown::Both).unwrap();
+        } else {
+            assert!(failure(&store).to_string().starts_with("rank 0: its connection"));
+            assert!(!store.is_known_to_rank_0());
+        }
+    });
+}
+
+#[test]
+fn rank_0_goes_first() {
+    let said = AtomicU32::new(0);
+    run(3, |store| {
+        if store.rank() == 0 {
+            assert_eq!(failure(&store).to_string(), "rank 1: interrupted");
+            store.let_rank_0_go_first(LONG);
+            said.store(1, Ordering::SeqCst);
+            store.leave();
+        } else {
+            if store.rank() == 1 {
+                store.fail("interrupted");
+            }
+            store.let_rank_0_go_first(LONG);
+            assert_eq!(said.load(Ordering::SeqCst), 1);
+        }
+    });
 }

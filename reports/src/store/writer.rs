@@ -13,7 +13,7 @@ use crate::{Error, PatternInfo, RUN_SCHEMA, Result, RunInfo};
 /// A run folder that is being written.
 #[derive(Debug)]
 pub struct RunWriter {
-    folder: PathBuf,
+    pub(super) folder: PathBuf,
 }
 
 /// run.json: the version, then everything else.
@@ -39,21 +39,11 @@ impl RunWriter {
     /// # Errors
     /// A folder that holds anything but a run, a text that is not the one `info` names, or a system that refuses.
     pub fn create(folder: &Path, info: &RunInfo, pattern_text: &str) -> Result<Self> {
-        let found = PatternInfo::new("", pattern_text).hash;
-        if found != info.pattern.hash {
-            let path = folder.join(PATTERN_YAML);
-            return Err(Error::PatternChanged { path, expected: info.pattern.hash.clone(), found });
-        }
+        fits(folder, info, pattern_text)?;
         fs::create_dir_all(folder).map_err(Error::io(folder, "make the folder"))?;
         clear(folder)?;
-        let this = Self { folder: folder.to_owned() };
-        let path = folder.join(RUN_JSON);
-        let mut text = serde_json::to_string_pretty(&Document { schema: RUN_SCHEMA, info })
-            .map_err(|source| Error::Json { path: path.clone(), source })?;
-        text.push('\n');
-        whole(&path, |file| file.write_all(text.as_bytes()))?;
-        whole(&folder.join(PATTERN_YAML), |file| file.write_all(pattern_text.as_bytes()))?;
-        Ok(this)
+        describe(folder, info, pattern_text, [RUN_JSON, PATTERN_YAML])?;
+        Ok(Self { folder: folder.to_owned() })
     }
 
     /// Writes what a process measured, once everything is measured.
@@ -65,6 +55,29 @@ impl RunWriter {
             encode::write(file, measurements).map_err(std::io::Error::other)
         })
     }
+}
+
+/// Refuses a text that is not the one `info` names.
+fn fits(folder: &Path, info: &RunInfo, pattern_text: &str) -> Result<()> {
+    let found = PatternInfo::new("", pattern_text).hash;
+    if found == info.pattern.hash {
+        return Ok(());
+    }
+    Err(Error::PatternChanged { path: folder.join(PATTERN_YAML), expected: info.pattern.hash.clone(), found })
+}
+
+/// Writes what says how a run came to be and what it ran, in this order.
+pub(super) fn describe(folder: &Path, info: &RunInfo, pattern_text: &str, order: [&str; 2]) -> Result<()> {
+    fits(folder, info, pattern_text)?;
+    let path = folder.join(RUN_JSON);
+    let mut text = serde_json::to_string_pretty(&Document { schema: RUN_SCHEMA, info })
+        .map_err(|source| Error::Json { path, source })?;
+    text.push('\n');
+    for name in order {
+        let content = if name == RUN_JSON { &text } else { pattern_text };
+        whole(&folder.join(name), |file| file.write_all(content.as_bytes()))?;
+    }
+    Ok(())
 }
 
 /// What is in a folder; refuses one that holds other things and no run. A run that was killed while it was written may
@@ -84,7 +97,7 @@ fn runs_only(folder: &Path) -> Result<Vec<fs::DirEntry>> {
 }
 
 /// Removes the parts of an older run.
-fn clear(folder: &Path) -> Result<()> {
+pub(super) fn clear(folder: &Path) -> Result<()> {
     for entry in runs_only(folder)? {
         if entry.file_name().to_str().is_some_and(is_part) {
             fs::remove_file(entry.path()).map_err(Error::io(&entry.path(), "remove the part of an older run"))?;

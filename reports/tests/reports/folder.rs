@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use maestro_pattern::{Measurement, State};
 use maestro_reports::{Error, PatternInfo, Run, RunInfo, RunWriter};
@@ -153,6 +154,50 @@ fn a_new_run_replaces_an_old_one_whole() {
     assert_eq!(names(folder.path()), ["notes.txt", "pattern.yaml", "run.json"]);
     writer.write_part(0, &[]).unwrap();
     assert_eq!(Run::open(folder.path()).unwrap().info.id, "new");
+}
+
+#[test]
+fn processes_write_a_folder_together_and_it_is_no_run_before_all_have() {
+    let root = TempDir::new().unwrap();
+    let folder = root.path().join("runs").join("shared");
+    let mark = RunWriter::offer(&folder).unwrap();
+    assert_eq!(RunWriter::await_offer(&mark, Duration::ZERO).unwrap(), folder);
+    RunWriter::withdraw(&mark).unwrap();
+    assert_eq!(names(&folder), [""; 0]);
+    let all = measurements(2, 1);
+    let (first, second) = all.split_at(all.len() / 2);
+    let two = RunInfo { processes: 2, ..info("shared", 2, 1) };
+
+    let writer = RunWriter::replace(&folder).unwrap();
+    RunWriter::beside(&folder).write_part(1, second).unwrap();
+    assert!(matches!(Run::open(&folder), Err(Error::NotARun { .. })));
+    assert!(matches!(writer.finish(&two, PATTERN), Err(Error::PartMissing { process: 0, .. })));
+    assert!(matches!(Run::open(&folder), Err(Error::NotARun { .. })));
+    writer.write_part(0, first).unwrap();
+    writer.finish(&two, PATTERN).unwrap();
+    let run = Run::open(&folder).unwrap();
+    assert_eq!(run.info, two);
+    assert_eq!(run.measurements().iter().collect::<Vec<_>>(), all);
+
+    // Nothing of it is left for the next run, nor of one that was killed.
+    fs::write(RunWriter::offer(&folder).unwrap(), "").unwrap();
+    RunWriter::replace(&folder).unwrap().write_part(0, &[]).unwrap();
+    assert_eq!(names(&folder), ["part-0.parquet", "run.json.tmp"]);
+    RunWriter::replace(&folder).unwrap();
+    assert_eq!(names(&folder), ["run.json.tmp"]);
+}
+
+#[test]
+fn a_folder_on_another_file_system_is_said() {
+    let (here, there) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let mark = RunWriter::offer(here.path()).unwrap();
+    let seen_there = there.path().join(mark.file_name().unwrap());
+    let error = RunWriter::await_offer(&seen_there, Duration::ZERO).unwrap_err().to_string();
+    assert!(error.contains(there.path().to_str().unwrap()) && error.contains("machines share"), "{error}");
+    fs::write(here.path().join("thesis.tex"), "years of work").unwrap();
+    RunWriter::withdraw(&mark).unwrap();
+    assert!(matches!(RunWriter::offer(here.path()), Err(Error::FolderInUse { .. })));
+    assert!(matches!(RunWriter::replace(here.path()), Err(Error::FolderInUse { .. })));
 }
 
 #[test]
