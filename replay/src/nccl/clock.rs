@@ -69,6 +69,11 @@ impl Clock {
         Ok((since - (zero - seen).as_nanos() as f64).max(0.0).round() as u64)
     }
 
+    /// Whether the device has come to `event` since the sighting. False of an event that it never came to.
+    pub(super) fn passed(&self, event: &Event) -> bool {
+        event.since(&self.events[self.seen.0]).is_ok_and(|ns| ns > 0.0)
+    }
+
     /// By how much a moment was off at the most.
     pub(super) fn error(&self) -> Duration {
         self.error

@@ -166,15 +166,20 @@ impl Marks {
         self.all.get(index as usize).map_or(Ok(true), |mark| mark.end.ended())
     }
 
-    /// Of what was issued and has not ended, the first that has begun, else the first.
-    pub(super) fn stuck(&self) -> Option<u32> {
-        // An event that cannot be asked has not ended.
-        let ended = |event: &Event| event.ended().unwrap_or(false);
+    /// How many of the issued instructions have ended; `graph` as for [`Self::stuck`].
+    pub(super) fn reached(&self, graph: Option<&Clock>) -> u64 {
+        self.issued.iter().filter(|index| ended(&self.all[**index as usize].end, graph)).count() as u64
+    }
+
+    /// Of what was issued and has not ended, the first that has begun, else the first. `graph` is the device's clock if
+    /// the instructions run as a graph: launching one does not reset its events, so they have the times of the run
+    /// before until this one comes to them.
+    pub(super) fn stuck(&self, graph: Option<&Clock>) -> Option<u32> {
         let begun = |mark: &Mark| match mark.begin {
-            Begin::Recorded => ended(&mark.start),
-            Begin::StraightOn(_) => mark.before.iter().all(|i| ended(&self.all[*i as usize].end)),
+            Begin::Recorded => ended(&mark.start, graph),
+            Begin::StraightOn(_) => mark.before.iter().all(|i| ended(&self.all[*i as usize].end, graph)),
         };
-        let open = || self.issued.iter().copied().filter(|index| !ended(&self.all[*index as usize].end));
+        let open = || self.issued.iter().copied().filter(|index| !ended(&self.all[*index as usize].end, graph));
         open().find(|index| begun(&self.all[*index as usize])).or_else(|| open().next())
     }
 
@@ -202,4 +207,10 @@ impl Marks {
         spans.sort_unstable_by_key(|span| span.instruction);
         Ok(spans)
     }
+}
+
+/// Whether the device has come to an event since it was recorded, or since the sighting of the clock. One that cannot be
+/// asked it has not come to.
+fn ended(event: &Event, graph: Option<&Clock>) -> bool {
+    event.ended().unwrap_or(false) && graph.is_none_or(|clock| clock.passed(event))
 }

@@ -76,6 +76,8 @@ enum Way {
 pub(super) struct Rank {
     // Fields are dropped in this order: what uses the context before the context.
     graph: Option<Graph>,
+    /// Behind a launched graph.
+    graph_end: Event,
     marks: Marks,
     tasks: Vec<Option<Rc<Task>>>,
     known: HashMap<Use, Rc<Task>>,
@@ -146,6 +148,7 @@ impl Rank {
         let now = Instant::now();
         let mut this = Self {
             graph: None,
+            graph_end: Event::new(cuda, false).map_err(on)?,
             gate: Gate::new(cuda).map_err(on)?,
             marks: Marks::new(cuda),
             tasks: Vec::new(),
@@ -369,13 +372,18 @@ impl Rank {
 
     /// The error of a hang: of the execution that has begun and not ended, else of the first that has not ended.
     fn stuck(&self) -> Error {
-        let index = self.marks.stuck();
+        let index = self.marks.stuck(self.graph_clock());
         match index.and_then(|index| self.tasks.get(index as usize)) {
             Some(Some(task)) => {
                 self.world.hang(self.rank, task.block, task.lane, task.communicator, self.world.silence)
             }
             _ => Error::Ended,
         }
+    }
+
+    /// What tells this run of a graph from the one before.
+    fn graph_clock(&self) -> Option<&Clock> {
+        (self.way == Way::Graph).then_some(&self.device_clock)
     }
 
     /// Puts an issue on its lane.
@@ -542,7 +550,8 @@ impl Endpoint for Rank {
             let main = self.device_clock.stream();
             main.launch_graph(graph).map_err(&on)?;
             // Events keep their times of the last run until this one comes to them, so all of it is awaited first.
-            main.synchronize().map_err(&on)?;
+            self.graph_end.record(main).map_err(&on)?;
+            self.spin(|| self.graph_end.ended(), || self.marks.reached(self.graph_clock()), || self.stuck())?;
         }
         let ended = std::cell::Cell::new(0u64);
         for index in self.marks.issued() {
