@@ -82,6 +82,8 @@ fn merged(axis: &CommSettings, lane: &CommSettings) -> CommSettings {
     CommSettings {
         min_ctas: lane.min_ctas.or(axis.min_ctas),
         max_ctas: lane.max_ctas.or(axis.max_ctas),
+        cga_cluster_size: lane.cga_cluster_size.or(axis.cga_cluster_size),
+        split_share: lane.split_share.or(axis.split_share),
         traffic_class: lane.traffic_class.or(axis.traffic_class),
         algorithm: lane.algorithm.clone().or_else(|| axis.algorithm.clone()),
         protocol: lane.protocol.clone().or_else(|| axis.protocol.clone()),

@@ -91,6 +91,10 @@ pub struct CommSettings {
     pub min_ctas: Option<u32>,
     /// Most thread blocks a collective may use (ncclConfig maxCTAs).
     pub max_ctas: Option<u32>,
+    /// Thread blocks in a cluster (ncclConfig cgaClusterSize).
+    pub cga_cluster_size: Option<u32>,
+    /// Whether it shares resources with the communicator that it is split off (ncclConfig splitShare).
+    pub split_share: Option<bool>,
     /// Traffic class of its packets (ncclConfig trafficClass).
     pub traffic_class: Option<u32>,
     /// NCCL_ALGO: Ring, Tree, NVLS...

@@ -7,7 +7,7 @@ const EVERYTHING: &str = r#"maestro: 1
 name: everything
 source: {format: kineto, files: 2, step: ProfilerStep#2, step_us: 190658.123, device: NVIDIA H200}
 axes:
-  dp: {size: 2, max_ctas: 8, traffic_class: 3, algorithm: Ring, nvls: false}
+  dp: {size: 2, max_ctas: 8, cga_cluster_size: 2, split_share: true, traffic_class: 3, algorithm: Ring, nvls: false}
   ep: {teams: [[0, 3], [1, 2]]}
   pp: {size: 2}
 blocks:

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use maestro_pattern::{
     Axis, AxisShape, Block, Collective, CollectiveKind, CommSettings, Direction, Dtype, Item, Lane, Pattern, Plan,
@@ -62,7 +63,10 @@ pub fn outcome(backend: &dyn Backend, plan: &Plan) -> Outcome {
             seen.lock().unwrap_or_else(PoisonError::into_inner).insert(rank, bytes);
         }
     });
-    let settings = Settings { warmup: 0, iterations: 1, rounds: 1, alone: false, notify, ..Settings::default() };
+    // Under a memory checker NCCL alone takes half a minute to begin.
+    let watchdog = Duration::from_secs(150);
+    let settings =
+        Settings { warmup: 0, iterations: 1, rounds: 1, alone: false, watchdog, notify, ..Settings::default() };
     if let Err(error) = backend.probe(plan, &settings) {
         return Outcome::Skipped(error.to_string());
     }

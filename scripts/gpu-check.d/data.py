@@ -25,7 +25,17 @@ def nccl_tests(text):
 
 def json_lines(text):
     """The JSON objects among lines of other output."""
-    return [json.loads(line) for line in text.splitlines() if line.startswith("{") and line.rstrip().endswith("}")]
+    # Ranks print at once, so that two objects may share a line.
+    found, read = [], json.JSONDecoder().raw_decode
+    for line in text.splitlines():
+        while (line := line.lstrip()).startswith("{"):
+            try:
+                value, end = read(line)
+            except json.JSONDecodeError:
+                break
+            found.append(value)
+            line = line[end:]
+    return found
 
 
 def pytorch_collectives(text):
@@ -108,7 +118,7 @@ def libraries(folder):
 
 def conformance(output):
     """Output of the conformance suite as {back end: (passed, skipped)} and its failures."""
-    counts = re.findall(r"^(\w+): (\d+) cases passed, (\d+) skipped", output, re.M)
+    counts = re.findall(r"(\w+): (\d+) cases passed, (\d+) skipped", output)
     failures = re.findall(r"^(\w+: .*Failed\(.*)$", output, re.M)
     return {name: (int(passed), int(skipped)) for name, passed, skipped in counts}, failures
 

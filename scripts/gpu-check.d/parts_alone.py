@@ -1,10 +1,12 @@
 """Collectives by themselves, against nccl-tests on the machine of the baseline and against PyTorch here and there."""
 
 import sys
+from pathlib import Path
 
 import data
 from check import PATTERNS, RECIPE, Trouble, median, number, percent, size_name
 
+HERE = Path(__file__).resolve().parent
 LARGE = 16 << 20
 LARGE_PERCENT, SMALL_US, SINGLE_US = 4.0, 3.0, 5.0
 EXECUTIONS = 20
@@ -15,14 +17,17 @@ def against_nccl_tests(context, part):
     wanted = data.nccl_tests(data.baseline("nccl_tests_2xh200.txt"))
     together = measured(context, part, "nccl-tests-back-to-back", "--back-to-back", EXECUTIONS)
     single = measured(context, part, "nccl-tests-single")
-    here, there = witness(context, part), data.pytorch_collectives(data.baseline("pytorch_collectives_2xh200.jsonl"))
+    here, there = (witness(context, part, RECIPE / "collectives.py"),
+                   data.pytorch_collectives(data.baseline("pytorch_collectives_2xh200.jsonl")))
+    beside = witness(context, part, HERE / "back_to_back.py")
     judge_together(context, part, together, wanted)
+    judge_beside(context, part, together, beside)
     judge_single(context, part, single, wanted)
     judge_witness(context, part, here, there)
     context.results.detail("Alone, against nccl-tests (us)", [
         "operation", "size", "nccl-tests", "back to back", "more by", "more by (%)", "single", "more by",
-        "PyTorch single, here", "PyTorch single, baseline"], [
-        line(key, wanted, together, single, here, there) for key in wanted])
+        "PyTorch back to back, here", "PyTorch single, here", "PyTorch single, baseline"], [
+        line(key, wanted, together, single, beside, here, there) for key in wanted])
 
 
 def measured(context, part, name, *words):
@@ -37,12 +42,11 @@ def measured(context, part, name, *words):
     return {data.block_size(block): us for block, us in alone.items()}
 
 
-def witness(context, part):
-    """PyTorch's own times of single executions here, in us."""
-    done = context.run([sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", RECIPE / "collectives.py"],
-                       limit=40)
+def witness(context, part, script):
+    """PyTorch's own times here by a script, in us."""
+    done = context.run([sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", script], limit=40)
     if done.status != 0:
-        context.results.add(part, "PyTorch's collectives here", "-", f"did not run: {done.why()}")
+        context.results.add(part, f"PyTorch's collectives here, {script.name}", "-", f"did not run: {done.why()}")
     return data.pytorch_collectives(done.output)
 
 
@@ -76,6 +80,15 @@ def judge_together(context, part, together, wanted):
         context.results.add(part, title, bar, said, len(within) == len(keys))
 
 
+def judge_beside(context, part, together, beside):
+    """Back to back beside PyTorch's by the same method in the same call: what is the machine's shows in both."""
+    off = {key: percent(together[key], beside[key]) for key in shared(together, beside)}
+    if off:
+        worst = max(off, key=lambda key: abs(off[key]))
+        context.results.add(part, "back to back against PyTorch's back to back here, from 16 MiB", "-",
+                            f"farthest {name(worst)} {off[worst]:+.1f} %; median {median(off.values()):+.1f} %")
+
+
 def judge_single(context, part, single, wanted):
     keys = shared(single, wanted)
     if not keys:
@@ -102,10 +115,10 @@ def judge_witness(context, part, here, there):
                                 f"{min(off):+.1f} to {max(off):+.1f} %, median {median(off):+.1f} %")
 
 
-def line(key, wanted, together, single, here, there):
+def line(key, wanted, together, single, beside, here, there):
     """A row of the table of figures."""
     ours, alone = together.get(key), single.get(key)
     return [key[0], size_name(key[1]), number(wanted[key]), number(ours),
             number(ours and ours - wanted[key], sign=True), number(ours and percent(ours, wanted[key]), 1, True),
-            number(alone), number(alone and alone - wanted[key], sign=True), number(here.get(key)),
-            number(there.get(key))]
+            number(alone), number(alone and alone - wanted[key], sign=True), number(beside.get(key)),
+            number(here.get(key)), number(there.get(key))]

@@ -30,9 +30,10 @@ class Workload:
 
 # As much of the profiled host time as makes the step as long as it was without the profiler.
 UNPROFILED = "step"
-# Under the profiler both of the last wait for their hosts most of the time.
-RECORDED = [Workload("ddp_large", 3), Workload("fsdp_large", 3), Workload("pp_large", 5),
-            Workload("moe", 8, UNPROFILED, ("none",))]
+# The profiled step of ddp_large is no longer than the unprofiled one. Under the profiler the last two wait for their
+# hosts most of the time.
+RECORDED = [Workload("ddp_large", 3), Workload("fsdp_large", 3, UNPROFILED, ("captured",)),
+            Workload("pp_large", 5, UNPROFILED, ("captured",)), Workload("moe", 8, UNPROFILED, ("none",))]
 TENSOR_PARALLEL = Workload("tp_large", 8, UNPROFILED, ("none",))
 
 
@@ -122,10 +123,8 @@ def compare(context, part, workload, captures, unprofiled, whose):
         folder = context.replay(without, f"{other}-gaps", "--no-alone", "--no-verify")
         step(context, part, f"{name}, gaps, host {host}", context.step_ms(folder), unprofiled, whose)
     dry = context.replay(pattern, f"{name}-dry", "--no-alone", backend="dry")
-    # Without `idle`, which is the host's, and with the captured differences between ranks.
-    busy = context.replay(pattern, f"{name}-dry-asap", "--no-alone", "--pacing", "asap", backend="dry")
     collectives(context, workload, gaps, dry, ruled)
-    products(context, workload, pattern, gaps, busy)
+    products(context, workload, pattern, gaps, dry)
 
 
 def step(context, part, what, measured, wanted, whose, bar=None):
@@ -221,11 +220,11 @@ def judge_exposure(context, name, bare):
     context.results.add("e", f"exposed collectives of {name}", "the same", "; ".join(said), not more and not fewer)
 
 
-def products(context, workload, pattern, gaps, busy):
-    """Blocks that are mostly matrix products: replayed beside captured (without idle), and alone."""
+def products(context, workload, pattern, gaps, dry):
+    """Blocks that are mostly matrix products: replayed beside captured, and alone."""
     shown = context.shown(pattern)["blocks"]
     operations = {block["name"]: block["flops"] for block in shown if block.get("flops")}
-    captured = data.medians_us(data.executions(busy), "overlapped", "latency")
+    captured = data.medians_us(data.executions(dry), "overlapped", "latency")
     rows = data.executions(gaps)
     replayed, alone = (data.medians_us(rows, state, "latency") for state in ("overlapped", "alone"))
     share = {block: flops / GEMM_FLOPS / (captured[block] * 1e-6) for block, flops in operations.items()
@@ -240,7 +239,7 @@ def products(context, workload, pattern, gaps, busy):
                             f"{len(within)} of {len(blocks)} within; farthest {worst} {off[worst]:+.1f} %; their sum"
                             f" {total:+.1f} %", len(within) == len(blocks))
     context.results.detail(f"Blocks with products of {workload.name} (us)", [
-        "block", "products' share (%)", "captured, without idle", "replayed", "against captured (%)", "alone",
+        "block", "products' share (%)", "captured", "replayed", "against captured (%)", "alone",
         "alone against captured (%)"], [
         [block, number(100 * share[block], 0), number(captured[block], 1), number(replayed[block], 1),
          number(percent(replayed[block], captured[block]), 1, True), number(alone.get(block), 1),

@@ -3,16 +3,14 @@
 import os
 import shutil
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import data
 from check import PATTERNS, Trouble, cuda_homes
 
-# Plans for the memory checkers, which slow kernels down many times. `|` stands between parts of cases' names.
-CHECKED = {
-    "memcheck": "nccl: messages, {0}|nccl: groups, {0}|nccl: long buffers, {0}|nccl: a chain of lone sends and recvs,"
-                " {0}",
-    "racecheck": "nccl: groups, {0}|nccl: long buffers, {0}",
-}
+# Cases of the conformance suite for the memory checkers, which make each of them take a minute.
+CHECKED = ["nccl: groups, 1", "nccl: groups, 2", "nccl: long buffers, 2", "nccl: a chain of lone sends and recvs, 2"]
+TOOLS = ["memcheck", "racecheck"]
 
 # Errors that CUDA returns and the caller deals with are none of a memory checker's: NCCL provokes some on purpose, such
 # as by asking for peer access twice.
@@ -76,30 +74,25 @@ def compute_sanitizer():
 
 
 def sanitizer(context, part):
-    """Memcheck and racecheck: the kernels of compute blocks, then conformance plans on one GPU and on two.
-
-    Two ranks come last: their kernels wait for each other, which a checker that slows one of them down may not survive.
-    """
+    """Memcheck and racecheck: a little of everything, and cases of the conformance suite. Nothing is timed here and each
+    run mostly prepares kernels on the host, so all are run at once."""
     checker = [compute_sanitizer(), *NO_API_ERRORS]
-    for tool in CHECKED:
-        folder = context.work / f"units-{tool}"
-        once = ["--iterations", "1", "--rounds", "1", "--warmup", "0", "--no-alone", "--no-verify", "--watchdog", "120"]
-        replay = [context.maestro_file, "replay", PATTERNS / "gpu_units.yaml", "--backend", "nccl", "-o", folder]
-        check(context, part, f"{tool}, kernels of compute", [*checker, "--tool", tool, *replay, *once], 40, NO_CUMEM)
-    for ranks, limit in ((1, 30), (2, 60)):
-        for tool, cases in CHECKED.items():
-            what = f"{tool}, conformance on {ranks} rank" + "s" * (ranks > 1)
-            plans = [*checker, "--tool", tool, suite(context), "--nocapture", "--test-threads=1"]
-            check(context, part, what, plans, limit, {"MAESTRO_CONFORMANCE": cases.format(ranks), **NO_CUMEM})
-
-
-def check(context, part, what, command, limit, env=None):
-    """Runs something under a memory checker; clean means no error and an end of its own."""
-    done = context.run(command, limit=limit, env=env)
-    errors = data.sanitizer(done.output)
-    if "Device not supported" in done.output:
-        context.results.add(part, what, "clean", "not run: the checker does not support this device", False)
-        return
-    ended = done.status == 0 and errors is not None
-    said = f"{errors} errors" if errors is not None else "no summary"
-    context.results.add(part, what, "clean", said if ended else f"{said}; {done.why()}", ended and errors == 0)
+    small = ["--iterations", "1", "--rounds", "1", "--watchdog", "150"]
+    runs = []
+    for tool in TOOLS:
+        folder = context.work / f"small-{tool}"
+        replay = [context.maestro_file, "replay", PATTERNS / "gpu_small.yaml", "--backend", "nccl", "-o", folder, *small]
+        runs.append((f"{tool}, {PATTERNS.name}/gpu_small.yaml", [*checker, "--tool", tool, *replay], {}))
+        suite_of = [*checker, "--tool", tool, suite(context), "--nocapture", "--test-threads=1"]
+        runs += [(f"{tool}, {case}", suite_of, {"MAESTRO_CONFORMANCE": case}) for case in CHECKED]
+    with ThreadPoolExecutor(len(runs)) as pool:
+        ends = list(pool.map(lambda run: context.run(run[1], env={**run[2], **NO_CUMEM}), runs))
+    for (what, _, _), done in zip(runs, ends):
+        errors = data.sanitizer(done.output)
+        if "Device not supported" in done.output:
+            context.results.add(part, what, "clean", "not run: the checker does not support this device", False)
+            continue
+        ended = done.status == 0 and errors is not None
+        said = f"{errors} errors" if errors is not None else "no summary"
+        context.results.add(part, what, "clean", f"{said}, {done.seconds:.0f} s" if ended else f"{said}; {done.why()}",
+                            ended and errors == 0)

@@ -69,11 +69,15 @@ class Readers(unittest.TestCase):
             self.assertEqual(data.notes(Path(name)), {"issue": 94.9, "clock": 8.2, "events": 5.98})
 
     def test_conformance(self):
-        text = ("running 1 test\ndry: 1 cases passed, 31 skipped: they need more of this machine\n"
+        text = ("running 1 test\ntest every_back_end_conforms ... dry: 1 cases passed, 31 skipped: they need more of this machine\n"
                 'nccl: reductions, 1 ranks: Failed("rank 0")\nnccl: 11 cases passed, 20 skipped: they need more\n')
         counts, failures = data.conformance(text)
         self.assertEqual(counts, {"dry": (1, 31), "nccl": (11, 20)})
         self.assertEqual(failures, ['nccl: reductions, 1 ranks: Failed("rank 0")'])
+
+    def test_objects_that_share_a_line(self):
+        self.assertEqual(data.json_lines('x {"a": 0}\n{"a": 1}{"a": 2}\n {"a": 3} y\n{"cut": '),
+                         [{"a": 1}, {"a": 2}, {"a": 3}])
 
     def test_sanitizer(self):
         self.assertEqual(data.sanitizer("========= ERROR SUMMARY: 0 errors\n"), 0)
@@ -121,7 +125,7 @@ class Judges(unittest.TestCase):
         parts_alone.judge_single(self.context, "c", near, wanted)
         parts_alone.judge_single(self.context, "c", {("all_reduce", MIB): 21.1}, wanted)
         self.assertEqual(self.verdicts(), [True, True, False, False, True, False])
-        self.assertEqual(parts_alone.line(("all_reduce", MIB), wanted, {}, {}, {}, {})[3:], ["-"] * 7)
+        self.assertEqual(parts_alone.line(("all_reduce", MIB), wanted, {}, {}, {}, {}, {})[3:], ["-"] * 8)
 
     def test_units(self):
         alone = {parts_units.EMPTY: 2.0, parts_units.COPY: 520.0, "memory_1GiB": 290.0, "memory_8GiB": 3000.0,

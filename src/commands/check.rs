@@ -6,6 +6,7 @@ use anyhow::Context;
 use maestro_pattern::{Instruction, Pattern, Plan};
 use maestro_replay::{BACKENDS, Settings};
 
+use super::replay::sources;
 use crate::failure::Failure;
 use crate::{cli, output, sniff};
 
@@ -54,7 +55,14 @@ fn describe(path: &Path, plan: &Plan) -> String {
         output::count(plan.communicators.len(), "communicator"),
     );
     for backend in BACKENDS {
-        let settings = Settings { compute: backend.compute(), ..Settings::default() };
+        let sources = match sources(plan, *backend, path.parent()) {
+            Ok(sources) => sources,
+            Err(why) => {
+                text += &format!("  {}: {why:#}\n", backend.name());
+                continue;
+            }
+        };
+        let settings = Settings { compute: backend.compute(), sources, ..Settings::default() };
         text += &match backend.probe(plan, &settings) {
             Ok(()) => format!(
                 "  {}: can run it here, with {} of buffers\n",

@@ -145,8 +145,12 @@ fn has_gpus() -> bool {
     }
 }
 
-/// The texts of users' own CUDA sources that `plan` runs, for back ends that compile them.
-fn sources(plan: &Plan, backend: &dyn Backend, beside: Option<&Path>) -> anyhow::Result<BTreeMap<String, String>> {
+/// The texts of users' own CUDA sources that `plan` runs, for back ends that compile them. `beside` is the folder of the
+/// pattern's file.
+///
+/// # Errors
+/// The block whose source cannot be read, and its path.
+pub fn sources(plan: &Plan, backend: &dyn Backend, beside: Option<&Path>) -> anyhow::Result<BTreeMap<String, String>> {
     let mut texts = BTreeMap::new();
     for (block, _, _) in plan.uses().into_iter().filter(|_| backend.name() == NCCL) {
         let block = &plan.blocks[block as usize];

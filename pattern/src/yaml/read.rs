@@ -11,7 +11,17 @@ use crate::{
 const KEYS: [&str; 11] =
     ["maestro", "name", "source", "axes", "blocks", "lanes", "motifs", "schedule", "roles", "host_skew", "assumed"];
 
-const SETTINGS: [&str; 7] = ["min_ctas", "max_ctas", "traffic_class", "algorithm", "protocol", "nvls", "sharp"];
+const SETTINGS: [&str; 9] = [
+    "min_ctas",
+    "max_ctas",
+    "cga_cluster_size",
+    "split_share",
+    "traffic_class",
+    "algorithm",
+    "protocol",
+    "nvls",
+    "sharp",
+];
 
 /// Reads a pattern, one level above [`Pattern::from_yaml`]: names are not resolved yet.
 pub(crate) fn read(text: &str) -> Result<Pattern> {
@@ -135,6 +145,8 @@ fn settings(fields: &Fields<'_>, what: &str) -> Result<CommSettings> {
     Ok(CommSettings {
         min_ctas: number("min_ctas")?,
         max_ctas: number("max_ctas")?,
+        cga_cluster_size: number("cga_cluster_size")?,
+        split_share: truth("split_share")?,
         traffic_class: number("traffic_class")?,
         algorithm: text("algorithm")?,
         protocol: text("protocol")?,

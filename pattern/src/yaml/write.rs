@@ -84,6 +84,8 @@ fn line(out: &mut String, depth: usize, text: &str) {
 fn settings(map: &mut Flow, settings: &CommSettings) {
     map.maybe("min_ctas", settings.min_ctas);
     map.maybe("max_ctas", settings.max_ctas);
+    map.maybe("cga_cluster_size", settings.cga_cluster_size);
+    map.maybe("split_share", settings.split_share);
     map.maybe("traffic_class", settings.traffic_class);
     map.maybe("algorithm", settings.algorithm.as_deref().map(scalar));
     map.maybe("protocol", settings.protocol.as_deref().map(scalar));

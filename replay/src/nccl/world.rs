@@ -1,11 +1,11 @@
 //! What the ranks of this process share, and the watch over them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use maestro_pattern::{BlockId, Instruction, LaneId, Plan};
+use maestro_pattern::{BlockId, Instruction, LaneId, Plan, Work};
 
 use super::ffi::Failure;
 use super::ffi::blas::Blas;
@@ -14,6 +14,7 @@ use super::ffi::nccl::Nccl;
 use super::ffi::nvrtc::Nvrtc;
 use super::party::Party;
 use crate::host::{End, lock, longest_silence};
+use crate::meeting::exchanges;
 use crate::{Error, Settings};
 
 /// What the ranks of this process share. It owns its plan: a rank that hangs inside a library is left behind, and must
@@ -106,12 +107,19 @@ impl World {
         silent: Duration,
     ) -> Error {
         let members = communicator.map(|id| self.plan.communicators[id as usize].ranks.as_slice()).unwrap_or_default();
+        let seat = members.iter().position(|member| *member == rank).unwrap_or_default();
+        let peers: BTreeSet<u32> = match &self.plan.blocks[block as usize].work {
+            Work::P2p { transfers, wrap } => {
+                exchanges(transfers, *wrap, seat, members.len()).map(|(_, seat)| members[seat]).collect()
+            }
+            _ => members.iter().copied().collect(),
+        };
         Error::Hang {
             rank,
             block: self.plan.blocks[block as usize].name.clone(),
             lane: self.plan.lanes[lane as usize].name.clone(),
             seconds: silent.as_secs_f64(),
-            peers: members.iter().copied().filter(|member| *member != rank).collect(),
+            peers: peers.into_iter().filter(|peer| *peer != rank).collect(),
         }
     }
 
