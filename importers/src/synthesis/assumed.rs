@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use maestro_pattern::{Assumption, Confidence, Pattern};
 
-use super::blocks::Rank;
+use super::blocks::{Rank, gathers_in_place};
 use super::classify::Trust;
 use super::resolve::Operation;
 use super::summary::CollectiveSummary;
@@ -53,7 +53,7 @@ pub(crate) fn arguments(pattern: &mut Pattern, ranks: &[Rank<'_>]) {
     let (mut before, mut annotated, mut ordered, mut everyone) = (0, 0, 0, 0);
     let (mut even, mut named, mut bytes) = (0, 0, 0);
     let mut stand_ins: BTreeMap<Arc<str>, usize> = BTreeMap::new();
-    let (mut reduces, mut rooted) = (false, false);
+    let (mut reduces, mut rooted, mut in_place) = (false, false, false);
     for (rank, event) in events {
         let Some((kernel, _)) = rank.communication(event) else { continue };
         if !kernel.unknown {
@@ -71,6 +71,7 @@ pub(crate) fn arguments(pattern: &mut Pattern, ranks: &[Rank<'_>]) {
         let uneven = row.iter().any(|split| Some(split) != row.first());
         even += usize::from((uneven || kernel.splits_unknown) && collective.splits.is_empty());
         let told = rank.timeline.unit(kernel.activity).is_some();
+        in_place |= gathers_in_place(collective, event) && !told;
         reduces |= collective.kind.reduces() && !kernel.unknown && !told;
         rooted |= collective.kind.rooted() && !told;
     }
@@ -98,6 +99,9 @@ pub(crate) fn arguments(pattern: &mut Pattern, ranks: &[Rank<'_>]) {
     }
     if reduces {
         state("reductions taken as sums".into(), Confidence::High);
+    }
+    if in_place {
+        state("all-gathers of FSDP taken as in place, as it makes them".into(), Confidence::High);
     }
     if rooted {
         state("roots taken as the first rank of the team".into(), Confidence::Low);

@@ -23,6 +23,8 @@ pub(super) struct Exchange {
     calls: Vec<Call>,
     /// Whether the calls are one launch.
     grouped: bool,
+    /// Where what lies in the lane's input goes before a collective in place: into its output.
+    placed: Vec<(Slice, Slice)>,
 }
 
 /// One call of NCCL.
@@ -48,7 +50,8 @@ impl Exchange {
     ) -> Self {
         let layout = Layout::of(work, seat, ranks);
         let (input, output) = (buffers.input(), buffers.output());
-        let mut this = Self { nccl: nccl.clone(), comm: comm.clone(), calls: Vec::new(), grouped: false };
+        let mut this =
+            Self { nccl: nccl.clone(), comm: comm.clone(), calls: Vec::new(), grouped: false, placed: Vec::new() };
         match work {
             Work::Collective(one) => {
                 if let Some(part) = layout.parts.first() {
@@ -95,6 +98,18 @@ impl Exchange {
         let equal = |slice: Slice, seat: u32| {
             let each = slice.bytes / ranks;
             slice.part(&(seat as usize * each..(seat as usize + 1) * each))
+        };
+        let from = if one.in_place {
+            let place = match one.kind {
+                CollectiveKind::AllGather => equal(to, me),
+                _ if me == root => to,
+                _ => Slice::default(),
+            };
+            self.placed.push((from, place));
+            // Who only gets gives NCCL no address of its own: the output stands for both.
+            if place.bytes > 0 { place } else { to }
+        } else {
+            from
         };
         match one.kind {
             CollectiveKind::AllReduce => self.calls.push(Call::AllReduce { from, to, dtype, op }),
@@ -149,6 +164,14 @@ impl Exchange {
                 op: ReduceOp::Sum,
             }),
         }
+    }
+
+    /// Puts what was loaded into the lane's input where a collective in place takes it from.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub(super) fn place(&self, on: &Stream) -> Native<()> {
+        self.placed.iter().try_for_each(|(from, to)| on.copy(*from, *to))
     }
 
     /// Puts it on a stream.
