@@ -97,11 +97,11 @@ pub(crate) fn arguments(pattern: &mut Pattern, ranks: &[Rank<'_>]) {
         let what = format!("{everyone} kernels whose group is not recorded taken to be of all ranks");
         state(what, Confidence::Medium);
     }
-    if reduces {
-        state("reductions taken as sums".into(), Confidence::High);
-    }
-    if in_place {
-        state("all-gathers of FSDP taken as in place, as it makes them".into(), Confidence::High);
+    match (reduces, in_place) {
+        (true, true) => state("reductions taken as sums, FSDP's all-gathers as in place".into(), Confidence::High),
+        (true, false) => state("reductions taken as sums".into(), Confidence::High),
+        (false, true) => state("FSDP's all-gathers taken as in place".into(), Confidence::High),
+        (false, false) => {}
     }
     if rooted {
         state("roots taken as the first rank of the team".into(), Confidence::Low);
