@@ -86,7 +86,10 @@ impl Crew {
     }
 
     /// What the processes meet at.
-    #[cfg_attr(not(feature = "nccl"), expect(dead_code, reason = "no back end of this build spreads"))]
+    #[cfg_attr(
+        not(any(feature = "mpi", feature = "nccl")),
+        expect(dead_code, reason = "no back end of this build spreads")
+    )]
     pub(crate) fn store(&self) -> &Arc<Store> {
         &self.store
     }
@@ -162,6 +165,11 @@ impl Drop for Crew {
     fn drop(&mut self) {
         if thread::panicking() {
             self.store.fail("it panicked; this is a bug of Maestro");
+        }
+        // Where a process is gone MPI would wait for it. Its launcher then ends what is left.
+        #[cfg(feature = "mpi")]
+        if self.store.check().is_ok() {
+            crate::mpi::finish();
         }
         self.store.leave();
     }
