@@ -12,7 +12,7 @@ mod fabric;
 mod ffi;
 mod one;
 
-use maestro_pattern::{CommSettings, Measurement, Plan, Priority, Work};
+use maestro_pattern::{Collective, CollectiveKind, CommSettings, Measurement, Plan, Priority, Work};
 
 use crate::{Backend, Compute, Error, Notice, Result, Settings, Spread, host};
 
@@ -87,7 +87,7 @@ fn runnable(plan: &Plan, settings: &Settings) -> Result<()> {
 
 /// The most elements that one call for this block counts.
 fn most_elements(work: &Work, ranks: u64) -> u64 {
-    let of = |collective: &maestro_pattern::Collective| {
+    let of = |collective: &Collective| {
         let rows = collective.splits.iter().map(|row| row.iter().sum::<u64>());
         let columns = (0..collective.splits.len()).map(|to| collective.splits.iter().map(|row| row[to]).sum::<u64>());
         let parts = if collective.kind.divided() { ranks.max(1) } else { 1 };
@@ -100,6 +100,18 @@ fn most_elements(work: &Work, ranks: u64) -> u64 {
         Work::P2p { transfers, .. } => transfers.iter().map(|t| t.size / t.dtype.bytes()).max().unwrap_or(0),
         Work::Compute(_) | Work::Cuda(_) => 0,
     }
+}
+
+/// Ranks of the largest team that all-reduces, if any does.
+fn largest_all_reduce(plan: &Plan) -> Option<usize> {
+    let reduces = |work: &Work| match work {
+        Work::Collective(one) => one.kind == CollectiveKind::AllReduce,
+        Work::Group(all) => all.iter().any(|one| one.kind == CollectiveKind::AllReduce),
+        Work::P2p { .. } | Work::Compute(_) | Work::Cuda(_) => false,
+    };
+    let uses = plan.uses().into_iter().filter(|(block, _, _)| reduces(&plan.blocks[*block as usize].work));
+    let teams = uses.filter_map(|(_, axis, _)| axis).flat_map(|axis| plan.world.teams(axis as usize));
+    teams.map(Vec::len).max()
 }
 
 /// Tells what of the plan has no meaning to MPI.

@@ -9,9 +9,9 @@ use maestro_pattern::{Measurement, Plan};
 
 use super::birth::communicators;
 use super::fabric::Mpi as Fabric;
-use super::ffi::Library;
 use super::ffi::signal::Held;
-use super::{Mpi, note_what_is_ignored, runnable, unusable};
+use super::ffi::{Library, tune};
+use super::{Mpi, largest_all_reduce, note_what_is_ignored, runnable, unusable};
 use crate::crew::{Crew, Spread};
 use crate::executor::{Record, Session};
 use crate::host::{self, End, World};
@@ -40,6 +40,10 @@ impl Spread for Mpi {
             let library = library()?;
             let silence = settings.watchdog + host::longest_silence(plan);
             store.set_patience(silence + PATIENCE);
+            if tune::ring(largest_all_reduce(plan).is_some_and(|ranks| ranks < 4)) {
+                let what = "all-reduces ran as a ring, where Open MPI would send everything to one rank and back";
+                settings.notify.tell(Notice::Note(format!("{what}; coll_libnbc_iallreduce_algorithm chooses")));
+            }
             let comms = communicators(plan, rank, library, store, silence)?;
             let end = Arc::new(End::default());
             let fabric = Fabric::new(plan, rank, library, store, &end, comms);

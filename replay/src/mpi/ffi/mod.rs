@@ -6,6 +6,7 @@
 
 pub(super) mod flight;
 pub(super) mod signal;
+pub(super) mod tune;
 pub(super) mod types;
 
 use std::ffi::{CStr, c_char, c_int};
