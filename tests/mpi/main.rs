@@ -30,9 +30,19 @@ lanes: {comm: {}}
 schedule: [{run: nap, lane: comm, when: {dp: 1}}, {run: gather, on: dp, lane: comm}]
 ";
 
+fn launcher() -> String {
+    std::env::var("MPIRUN").unwrap_or_else(|_| "mpirun".into())
+}
+
+/// Whether mpirun is MPICH's. It kills all ranks at once when one is gone, so that none can say which.
+fn kills_at_once() -> bool {
+    let version = Command::new(launcher()).arg("--version").output().expect("mpirun is on the path").stdout;
+    String::from_utf8_lossy(&version).contains("HYDRA")
+}
+
 /// mpirun with so many ranks, which each run `program` with `args` in `folder`.
 fn mpirun(folder: &Path, ranks: u32, program: &str, args: &[&str]) -> Command {
-    let mut command = Command::new(std::env::var("MPIRUN").unwrap_or_else(|_| "mpirun".into()));
+    let mut command = Command::new(launcher());
     command.arg("-np").arg(ranks.to_string()).arg(program).args(args).current_dir(folder);
     // Open MPI's, which others pass over: more ranks than cores, and root, as in containers.
     let variables = ["OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "OMPI_MCA_rmaps_base_oversubscribe"];
@@ -154,6 +164,10 @@ fn a_rank_that_is_killed_is_named_with_the_block_in_which_it_was_awaited() {
     job.signal(1, "-KILL");
     let (code, told) = job.end();
     assert_ne!(code, Some(0));
+    if kills_at_once() {
+        eprintln!("skipped: names: this mpirun kills all ranks at once");
+        return;
+    }
     let gone = told.lines().find(|line| line.starts_with("maestro: rank 1: its connection closed")).expect(&told);
     assert!(gone.ends_with("; rank 0 waited for it in block `gather` on lane `comm`"), "{told}");
 }

@@ -1,8 +1,9 @@
 //! Element types and reductions: MPI's own where it has them, ours elsewhere.
 //!
 //! MPI knows no 16-bit and no 8-bit floats. They are types of so many bytes, and their reductions are functions that MPI
-//! calls with two runs of elements. As every step of an MPI reduction does, each call rounds its result to the type. MPI
-//! has no average either: it is a sum that whoever gets it divides.
+//! calls with two runs of elements. So are those of unsigned bytes, whose minima MPICH 4.0.2 takes as if they had a sign.
+//! As every step of an MPI reduction does, each call rounds its result to the type. MPI has no average either: it is a
+//! sum that whoever gets it divides.
 
 use std::ffi::{c_int, c_void};
 use std::slice;
@@ -19,8 +20,8 @@ pub(in crate::mpi) struct Types {
     bf16: ffi::MPI_Datatype,
     f8e4m3: ffi::MPI_Datatype,
     f8e5m2: ffi::MPI_Datatype,
-    /// Per narrow float in the order above: sum, product, minimum, maximum.
-    ops: [[ffi::MPI_Op; 4]; 4],
+    /// Per narrow float in the order above, and of u8: sum, product, minimum, maximum.
+    ops: [[ffi::MPI_Op; 4]; 5],
 }
 
 // SAFETY: handles may be used by any thread, since MPI was begun with MPI_THREAD_MULTIPLE, and nothing changes them.
@@ -41,6 +42,7 @@ impl Types {
                 reductions([call::<BF16, SUM>, call::<BF16, PROD>, call::<BF16, MIN>, call::<BF16, MAX>])?,
                 reductions([call::<F8E4M3, SUM>, call::<F8E4M3, PROD>, call::<F8E4M3, MIN>, call::<F8E4M3, MAX>])?,
                 reductions([call::<F8E5M2, SUM>, call::<F8E5M2, PROD>, call::<F8E5M2, MIN>, call::<F8E5M2, MAX>])?,
+                reductions([call::<U8, SUM>, call::<U8, PROD>, call::<U8, MIN>, call::<U8, MAX>])?,
             ],
         })
     }
@@ -71,7 +73,8 @@ impl Types {
             Dtype::Bf16 => &self.ops[1],
             Dtype::F8e4m3 => &self.ops[2],
             Dtype::F8e5m2 => &self.ops[3],
-            Dtype::F64 | Dtype::F32 | Dtype::I64 | Dtype::I32 | Dtype::I8 | Dtype::U8 => return predefined(op),
+            Dtype::U8 => &self.ops[4],
+            Dtype::F64 | Dtype::F32 | Dtype::I64 | Dtype::I32 | Dtype::I8 => return predefined(op),
         };
         match op {
             ReduceOp::Sum | ReduceOp::Avg => own[0],
@@ -124,6 +127,7 @@ const F16: u8 = 0;
 const BF16: u8 = 1;
 const F8E4M3: u8 = 2;
 const F8E5M2: u8 = 3;
+const U8: u8 = 4;
 const SUM: u8 = 0;
 const PROD: u8 = 1;
 const MIN: u8 = 2;
@@ -143,7 +147,8 @@ unsafe extern "C" fn call<const DTYPE: u8, const OP: u8>(
         F16 => Dtype::F16,
         BF16 => Dtype::Bf16,
         F8E4M3 => Dtype::F8e4m3,
-        _ => Dtype::F8e5m2,
+        F8E5M2 => Dtype::F8e5m2,
+        _ => Dtype::U8,
     };
     let op = match OP {
         SUM => ReduceOp::Sum,
