@@ -9,13 +9,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use maestro_pattern::{
-    Axis, AxisShape, Block, Collective, CollectiveKind, CommSettings, Direction, Dtype, Item, Lane, Pattern, Plan,
-    ReduceOp, Selector, Step, Transfer, When, Work,
+    Axis, AxisShape, Block, Collective, CollectiveKind, CommSettings, Direction, Dtype, Item, Lane, Measurement,
+    Pattern, Plan, ReduceOp, Selector, Step, Transfer, When, Work,
 };
 
 use crate::layout::Layout;
 use crate::turn::issues;
-use crate::{Backend, Notice, Observer, Settings};
+use crate::{Backend, Crew, Error, Notice, Observer, Settings, Spread};
 
 /// Sizes of teams that every collective is run on. A team of one is what a machine with one GPU can run.
 pub const TEAMS: [u32; 5] = [1, 2, 3, 4, 8];
@@ -56,6 +56,26 @@ pub fn run(backend: &dyn Backend) -> Vec<(Case, Outcome)> {
 
 /// Puts `backend` through one plan, each of whose blocks is issued once.
 pub fn outcome(backend: &dyn Backend, plan: &Plan) -> Outcome {
+    judged(plan, |settings| {
+        backend.probe(plan, settings).map_err(|error| Outcome::Skipped(error.to_string()))?;
+        backend.run(plan, settings).map_err(failed)
+    })
+}
+
+/// [`outcome`] where each rank is a process: of this one's. All processes call it together, with plans of as many ranks.
+pub fn outcome_of_one(backend: &dyn Spread, plan: &Plan, crew: &Crew) -> Outcome {
+    judged(plan, |settings| {
+        backend.probe_one(plan, settings, crew.launch()).map_err(|error| Outcome::Skipped(error.to_string()))?;
+        backend.run_one(plan, settings, crew).map_err(failed)
+    })
+}
+
+fn failed(error: Error) -> Outcome {
+    Outcome::Failed(error.to_string())
+}
+
+/// What becomes of a run that is told by these settings to verify its data.
+fn judged(plan: &Plan, run: impl FnOnce(&Settings) -> Result<Vec<Measurement>, Outcome>) -> Outcome {
     let compared: Arc<Mutex<BTreeMap<u32, u64>>> = Arc::default();
     let seen = compared.clone();
     let notify = Observer::new(move |notice| {
@@ -67,12 +87,9 @@ pub fn outcome(backend: &dyn Backend, plan: &Plan) -> Outcome {
     let watchdog = Duration::from_secs(150);
     let settings =
         Settings { warmup: 0, iterations: 1, rounds: 1, alone: false, watchdog, notify, ..Settings::default() };
-    if let Err(error) = backend.probe(plan, &settings) {
-        return Outcome::Skipped(error.to_string());
-    }
-    let rows = match backend.run(plan, &settings) {
+    let rows = match run(&settings) {
         Ok(rows) => rows,
-        Err(error) => return Outcome::Failed(error.to_string()),
+        Err(outcome) => return outcome,
     };
     let compared = compared.lock().unwrap_or_else(PoisonError::into_inner);
     let ranks: BTreeSet<u32> = rows.iter().map(|row| row.rank).collect();

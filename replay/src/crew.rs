@@ -13,7 +13,7 @@ use maestro_pattern::{Measurement, Plan};
 
 use crate::executor::Record;
 use crate::store::Store;
-use crate::{Backend, Error, Launch, Result, Settings, starts};
+use crate::{BACKENDS, Backend, Error, Launch, Result, Settings, starts};
 
 /// A back end whose ranks may live in processes of their own, one each.
 pub trait Spread: Sync {
@@ -42,7 +42,7 @@ pub fn spread<'b>(backend: &'b dyn Backend, plan: &Plan, launch: &Launch) -> Res
         return Err(Error::Unusable {
             backend: backend.name(),
             what: format!("{by} started {processes} processes, and all its ranks live in one"),
-            help: format!("start it once and without {by}, or run it by `--backend nccl`"),
+            help: format!("start it once and without {by}, or run it by {}", spreading()),
         });
     };
     if processes != ranks {
@@ -52,6 +52,16 @@ pub fn spread<'b>(backend: &'b dyn Backend, plan: &Plan, launch: &Launch) -> Res
         });
     }
     Ok(spread)
+}
+
+/// The back ends whose ranks may live in processes, as a person chooses them.
+fn spreading() -> String {
+    let names: Vec<String> = BACKENDS
+        .iter()
+        .filter(|backend| backend.spread().is_some())
+        .map(|backend| format!("`--backend {}`", backend.name()))
+        .collect();
+    if names.is_empty() { "a build of maestro with the feature nccl or mpi".into() } else { names.join(" or ") }
 }
 
 /// The least time in which processes that have come must do what all then agree on: load libraries, make a folder.
@@ -86,7 +96,10 @@ impl Crew {
     }
 
     /// What the processes meet at.
-    #[cfg_attr(not(feature = "nccl"), expect(dead_code, reason = "no back end of this build spreads"))]
+    #[cfg_attr(
+        not(any(feature = "mpi", feature = "nccl")),
+        expect(dead_code, reason = "no back end of this build spreads")
+    )]
     pub(crate) fn store(&self) -> &Arc<Store> {
         &self.store
     }
@@ -162,6 +175,11 @@ impl Drop for Crew {
     fn drop(&mut self) {
         if thread::panicking() {
             self.store.fail("it panicked; this is a bug of Maestro");
+        }
+        // Where a process is gone MPI would wait for it. Its launcher then ends what is left.
+        #[cfg(feature = "mpi")]
+        if self.store.check().is_ok() {
+            crate::mpi::finish();
         }
         self.store.leave();
     }

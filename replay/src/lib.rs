@@ -17,8 +17,11 @@ mod host;
 mod launch;
 mod layout;
 mod meeting;
+#[cfg(feature = "mpi")]
+pub mod mpi;
 #[cfg(feature = "nccl")]
 pub mod nccl;
+mod reduce;
 mod settings;
 mod starts;
 pub mod store;
@@ -42,6 +45,8 @@ pub use turn::Turn;
 pub static BACKENDS: &[&dyn Backend] = &[
     &dry::Dry,
     &threads::Threads,
+    #[cfg(feature = "mpi")]
+    &mpi::Mpi,
     #[cfg(feature = "nccl")]
     &nccl::Nccl,
 ];

@@ -1,7 +1,7 @@
 //! Ranks on the host: a thread a rank that issues, and a worker thread a lane that does.
 //!
 //! This is everything a host rank needs but the moving of bytes between ranks, which is a [`Fabric`]'s: shared memory
-//! for threads, later MPI for processes. A lane is a queue that its worker empties in order, an `after` or a wait is a
+//! for threads, MPI for processes. A lane is a queue that its worker empties in order, an `after` or a wait is a
 //! ticket on the rank's board, host time is a deadline.
 
 mod board;
@@ -25,7 +25,7 @@ pub use self::buffers::available_memory;
 pub(crate) use self::buffers::{LaneBuffers, Memory, check_memory, needed, read, write};
 pub(crate) use self::monitor::{End, Gate, Monitor, lock};
 use self::rank::Rank;
-#[cfg(feature = "nccl")]
+#[cfg(any(feature = "mpi", feature = "nccl"))]
 pub(crate) use self::watchdog::longest_silence;
 use self::watchdog::{Watch, supervise};
 use crate::executor::Record;

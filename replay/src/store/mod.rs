@@ -100,6 +100,22 @@ impl Store {
         self.post.check()
     }
 
+    /// Waits until a rank fails or `over` says that nobody cares any more, but no longer than `patience`. Whoever changes
+    /// what `over` says calls [`Store::wake`].
+    ///
+    /// # Errors
+    /// The rank and what became of it.
+    #[cfg(feature = "mpi")]
+    pub(crate) fn watch(&self, patience: Duration, over: impl Fn() -> bool) -> Result<()> {
+        self.post.wait(later(patience), |_| over().then_some(())).map(|_| ())
+    }
+
+    /// Has [`Store::watch`] look again.
+    #[cfg(feature = "mpi")]
+    pub(crate) fn wake(&self) {
+        self.post.wake();
+    }
+
     /// Gives rank 0's bytes to everyone. Those of others are not looked at.
     ///
     /// # Errors

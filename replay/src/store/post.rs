@@ -227,6 +227,12 @@ impl Post {
         }
     }
 
+    /// Has whoever waits here look again.
+    #[cfg(feature = "mpi")]
+    pub(super) fn wake(&self) {
+        self.update(|_| ());
+    }
+
     fn update<R>(&self, change: impl FnOnce(&mut Inbox) -> R) -> R {
         let result = self.with(change);
         self.changed.notify_all();

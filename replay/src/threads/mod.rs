@@ -4,7 +4,6 @@
 //! there is no GPU and the reference for what each collective means. It says nothing about a network.
 
 mod mail;
-mod reduce;
 mod shared;
 
 use std::sync::Arc;

@@ -12,9 +12,9 @@ use std::time::Instant;
 use maestro_pattern::{Collective, CollectiveKind, Plan, Work};
 
 use super::mail::Mail;
-use super::reduce::reduce;
 use crate::host::{AllBuffers, End, Exchange, Fabric, Gate, LaneBuffers, read, write};
 use crate::layout::share;
+use crate::reduce::reduce;
 use crate::{Error, Result};
 
 /// The fabric of the threads back end.

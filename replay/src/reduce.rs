@@ -15,20 +15,40 @@ use maestro_pattern::{Dtype, ReduceOp};
 /// Elements a block.
 const BLOCK: usize = 1024;
 
+/// Calls a function of an element type with the type that is meant.
+macro_rules! of_type {
+    ($dtype:expr, $function:ident($($argument:expr),*)) => {
+        match $dtype {
+            Dtype::F64 => $function::<f64>($($argument),*),
+            Dtype::F32 => $function::<f32>($($argument),*),
+            Dtype::F16 => $function::<f16>($($argument),*),
+            Dtype::Bf16 => $function::<bf16>($($argument),*),
+            Dtype::F8e4m3 => $function::<F8E4M3>($($argument),*),
+            Dtype::F8e5m2 => $function::<F8E5M2>($($argument),*),
+            Dtype::I64 => $function::<i64>($($argument),*),
+            Dtype::I32 => $function::<i32>($($argument),*),
+            Dtype::I8 => $function::<i8>($($argument),*),
+            Dtype::U8 => $function::<u8>($($argument),*),
+        }
+    };
+}
+
 /// Combines `inputs`, one a rank and of equal length, into `output`.
-pub(super) fn reduce(dtype: Dtype, op: ReduceOp, inputs: &[&[u8]], output: &mut [u8]) {
-    match dtype {
-        Dtype::F64 => typed::<f64>(op, inputs, output),
-        Dtype::F32 => typed::<f32>(op, inputs, output),
-        Dtype::F16 => typed::<f16>(op, inputs, output),
-        Dtype::Bf16 => typed::<bf16>(op, inputs, output),
-        Dtype::F8e4m3 => typed::<F8E4M3>(op, inputs, output),
-        Dtype::F8e5m2 => typed::<F8E5M2>(op, inputs, output),
-        Dtype::I64 => typed::<i64>(op, inputs, output),
-        Dtype::I32 => typed::<i32>(op, inputs, output),
-        Dtype::I8 => typed::<i8>(op, inputs, output),
-        Dtype::U8 => typed::<u8>(op, inputs, output),
-    }
+pub(crate) fn reduce(dtype: Dtype, op: ReduceOp, inputs: &[&[u8]], output: &mut [u8]) {
+    of_type!(dtype, typed(op, inputs, output));
+}
+
+/// Combines `from` into `into`, which holds as many elements, and rounds the result: one step of a reduction whose
+/// ranks each see only what another has combined before them. Of an average that is the sum.
+#[cfg(feature = "mpi")]
+pub(crate) fn combine(dtype: Dtype, op: ReduceOp, from: &[u8], into: &mut [u8]) {
+    of_type!(dtype, step(op, from, into));
+}
+
+/// Makes averages of sums over so many ranks.
+#[cfg(feature = "mpi")]
+pub(crate) fn divide(dtype: Dtype, ranks: usize, sums: &mut [u8]) {
+    of_type!(dtype, divided(ranks, sums));
 }
 
 /// What elements are combined as.
@@ -62,6 +82,43 @@ fn typed<T: Element>(op: ReduceOp, inputs: &[&[u8]], output: &mut [u8]) {
         ReduceOp::Min => blocks(&inputs, output, T::Wide::min, |least, _| least),
         ReduceOp::Max => blocks(&inputs, output, T::Wide::max, |most, _| most),
         ReduceOp::Avg => blocks(&inputs, output, T::Wide::add, T::Wide::over),
+    }
+}
+
+#[cfg(feature = "mpi")]
+fn step<T: Element>(op: ReduceOp, from: &[u8], into: &mut [u8]) {
+    let (from, into): (&[T], &mut [T]) = (bytemuck::cast_slice(from), bytemuck::cast_slice_mut(into));
+    match op {
+        ReduceOp::Sum | ReduceOp::Avg => pairs(from, into, T::Wide::add),
+        ReduceOp::Prod => pairs(from, into, T::Wide::mul),
+        ReduceOp::Min => pairs(from, into, T::Wide::min),
+        ReduceOp::Max => pairs(from, into, T::Wide::max),
+    }
+}
+
+#[cfg(feature = "mpi")]
+fn divided<T: Element>(ranks: usize, sums: &mut [u8]) {
+    let sums: &mut [T] = bytemuck::cast_slice_mut(sums);
+    for run in sums.chunks_mut(BLOCK) {
+        let (mut numbers, mut room) = ([T::Wide::default(); BLOCK], [T::Wide::default(); BLOCK]);
+        let (numbers, room) = (&mut numbers[..run.len()], &mut room[..run.len()]);
+        numbers.copy_from_slice(T::widen(run, room));
+        numbers.iter_mut().for_each(|number| *number = number.over(ranks));
+        T::narrow(numbers, run);
+    }
+}
+
+/// Combines elements of `from` into those of `into`.
+#[cfg(feature = "mpi")]
+fn pairs<T: Element>(from: &[T], into: &mut [T], combine: impl Fn(T::Wide, T::Wide) -> T::Wide) {
+    let mut total = [T::Wide::default(); BLOCK];
+    let mut room = [T::Wide::default(); BLOCK];
+    for (from, into) in from.chunks(BLOCK).zip(into.chunks_mut(BLOCK)) {
+        let (total, room) = (&mut total[..into.len()], &mut room[..into.len()]);
+        total.copy_from_slice(T::widen(into, room));
+        let from = T::widen(from, room);
+        total.iter_mut().zip(from).for_each(|(total, from)| *total = combine(*from, *total));
+        T::narrow(total, into);
     }
 }
 
@@ -289,6 +346,24 @@ mod tests {
         assert_eq!(reduced(Dtype::U8, ReduceOp::Prod, &[&[16u8], &[17]]), [16]);
         assert_eq!(reduced(Dtype::I32, ReduceOp::Avg, &[&[-3i32], &[0]]), [-1]);
         assert_eq!(reduced(Dtype::I64, ReduceOp::Min, &[&[i64::MIN], &[0]]), [i64::MIN]);
+    }
+
+    #[cfg(feature = "mpi")]
+    #[test]
+    fn steps_round_each_and_divide_what_they_sum() {
+        let long = 2 * BLOCK + 5;
+        let mut sums = vec![bf16::from_f32(256.0); long];
+        let ones = vec![bf16::ONE; long];
+        // Each step rounds 257 to 256, where all at once give 260.
+        for _ in 0..4 {
+            combine(Dtype::Bf16, ReduceOp::Avg, bytemuck::cast_slice(&ones), bytemuck::cast_slice_mut(&mut sums));
+        }
+        assert!(sums.iter().all(|sum| sum.to_f32() == 256.0));
+        divide(Dtype::Bf16, 4, bytemuck::cast_slice_mut(&mut sums));
+        assert!(sums.iter().all(|sum| sum.to_f32() == 64.0));
+        let mut least = [5i32, -5];
+        combine(Dtype::I32, ReduceOp::Min, bytemuck::cast_slice(&[3i32, 3]), bytemuck::cast_slice_mut(&mut least));
+        assert_eq!(least, [3, -5]);
     }
 
     #[test]
