@@ -73,7 +73,8 @@ pub(crate) fn facts(info: &RunInfo, pattern: &Pattern) -> Facts {
     for (name, version) in &environment.libraries {
         put(&format!("libraries.{name}"), version.clone());
     }
-    for (name, value) in environment.variables.iter().chain(&environment.variant) {
+    let steering = environment.variables.iter().filter(|(name, _)| !of_one_launch(name));
+    for (name, value) in steering.chain(&environment.variant) {
         put(name, value.clone());
     }
     for axis in &pattern.axes {
@@ -84,6 +85,13 @@ pub(crate) fn facts(info: &RunInfo, pattern: &Pattern) -> Facts {
         facts.insert(format!("lane.{}.priority", lane.name), lane.priority.name().to_owned());
     }
     facts
+}
+
+/// Whether mpirun sets the variable itself, anew for each launch: where its daemon listens, the number of the job.
+fn of_one_launch(variable: &str) -> bool {
+    ["OMPI_MCA_orte_", "OMPI_MCA_ess_", "OMPI_MCA_pmix", "OMPI_MCA_initial_wdir"]
+        .iter()
+        .any(|start| variable.starts_with(start))
 }
 
 /// The pattern without its settings, as a hash of its text: comments and layout do not count.
@@ -169,6 +177,18 @@ mod tests {
         let found = changes(&[&a, &b], &[&b, &a], &[]);
         assert_eq!(found[0].to_string(), "cores: 2 and 4 -> 2 and 4");
         assert_eq!(changes(&[&a, &a], &[&a], &[]), []);
+    }
+
+    #[test]
+    fn what_mpirun_sets_for_each_launch_is_no_fact() {
+        for (variable, is) in [
+            ("OMPI_MCA_orte_hnp_uri", true),
+            ("OMPI_MCA_ess_base_jobid", true),
+            ("OMPI_MCA_btl", false),
+            ("OMPI_MCA_coll_tuned_use_dynamic_rules", false),
+        ] {
+            assert_eq!(of_one_launch(variable), is, "{variable}");
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 mod common;
 mod diff;
 mod folder;
+mod gate;
 mod golden;
 #[cfg(feature = "tables")]
 mod known_answers;
