@@ -134,8 +134,8 @@ impl View {
         match shown.show {
             Show::Significant => significant(number),
             Show::Change => match (bound("_lo"), bound("_hi")) {
-                (Some(low), Some(high)) => format!("{number:+.1} [{low:+.1}, {high:+.1}]"),
-                _ => format!("{number:+.1}"),
+                (Some(low), Some(high)) => format!("{} [{}, {}]", signed(number), signed(low), signed(high)),
+                _ => signed(number),
             },
             Show::Text | Show::Count => format!("{number}"),
             Show::Bytes => bytes(number),
@@ -176,6 +176,11 @@ impl Serialize for Object<'_> {
     }
 }
 
+/// With its sign and one decimal; what rounds to nothing has no sign.
+fn signed(number: f64) -> String {
+    if number.abs() < 0.05 { "0.0".to_owned() } else { format!("{number:+.1}") }
+}
+
 /// Four significant digits, whole numbers whole: 671.2, 0.004329, 12345.
 fn significant(number: f64) -> String {
     if number == 0.0 || !number.is_finite() {
@@ -210,6 +215,11 @@ mod tests {
         assert_eq!(bytes(1024.0), "1.0K");
         assert_eq!(bytes(1_048_575.0), "1.0M");
         assert_eq!(bytes(1_649_267_441_664.0), "1.5T");
+    }
+
+    #[test]
+    fn a_change_has_a_sign_unless_it_is_none() {
+        assert_eq!([9.94, -0.051, -0.04, 0.0].map(signed), ["+9.9", "-0.1", "0.0", "0.0"]);
     }
 
     #[test]

@@ -143,14 +143,14 @@ impl Figures {
         // Held compute lasts as long as it is told to. It would find nothing, and make finding anything else harder.
         let held = run.info.settings.compute.as_deref() != Some("work");
         let mut blocks: BTreeMap<(u32, Option<u32>), Gathered> = BTreeMap::new();
-        let ranks = ranks_per_step(run);
-        for row in 0..columns.len() {
+        let ranks = ranks_per_step(run, &iteration_of);
+        for (row, iteration) in iteration_of.iter().enumerate() {
             if held && role(run, columns.block[row]) != Role::Communication {
                 figures.left_out_held |= run.info.settings.compute.is_some();
                 continue;
             }
             let gathered = blocks.entry((columns.block[row], columns.axis[row])).or_default();
-            gathered.add(run, row, iteration_of[row]);
+            gathered.add(run, row, *iteration);
         }
         for ((block, axis), gathered) in blocks {
             let subject = Subject::Block {
@@ -268,12 +268,11 @@ fn iterations(columns: &Columns) -> Vec<u32> {
 }
 
 /// How many ranks ran something in each iteration; 1 of none, as they are divided by.
-fn ranks_per_step(run: &Run) -> Vec<u64> {
+fn ranks_per_step(run: &Run, iteration_of: &[u32]) -> Vec<u64> {
     let columns = run.measurements();
-    let iteration_of = iterations(columns);
     let mut ranks = vec![0; iteration_of.iter().max().map_or(0, |last| *last as usize + 1)];
     let pairs = columns.round.iter().copied().zip(columns.iteration.iter().copied());
-    let number: HashMap<(u32, u32), u32> = pairs.zip(iteration_of).collect();
+    let number: HashMap<(u32, u32), u32> = pairs.zip(iteration_of.iter().copied()).collect();
     for step in &run.exposure().steps {
         ranks[number[&(step.round, step.iteration)] as usize] += 1;
     }
