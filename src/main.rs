@@ -52,6 +52,7 @@ fn run(command: Command) -> Result<(), Failure> {
         #[cfg(feature = "import")]
         Command::Export(args) => commands::export::run(&args),
         Command::Report(args) => commands::report::run(&args),
+        Command::Diff(args) => commands::diff::run(&args),
         Command::Doctor => commands::doctor::run(),
     }
 }

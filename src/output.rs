@@ -35,7 +35,7 @@ pub fn pretty(document: &serde_json::Value) -> String {
 /// As [`print()`], or the file cannot be written.
 pub fn text(file: Option<&Path>, text: &str) -> anyhow::Result<()> {
     match named(file) {
-        Some(path) => write(path, text.as_bytes()),
+        Some(path) => write(path, text.as_bytes(), "-o"),
         None => print(text),
     }
 }
@@ -46,7 +46,7 @@ pub fn text(file: Option<&Path>, text: &str) -> anyhow::Result<()> {
 /// As [`text()`], or standard output is a terminal, which bytes that are no text would only confuse.
 pub fn timeline(file: Option<&Path>, bytes: &[u8]) -> anyhow::Result<()> {
     if let Some(path) = named(file) {
-        write(path, bytes)?;
+        write(path, bytes, "-o")?;
         return print(&format!("Timeline written to {}; open it in https://ui.perfetto.dev\n", path.display()));
     }
     let mut out = io::stdout().lock();
@@ -60,9 +60,13 @@ fn named(file: Option<&Path>) -> Option<&Path> {
     file.filter(|path| *path != Path::new("-"))
 }
 
-fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+/// Writes a file that `option` named.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn write(path: &Path, bytes: &[u8], option: &str) -> anyhow::Result<()> {
     std::fs::write(path, bytes)
-        .with_context(|| format!("{}: the file cannot be written; choose another with -o", path.display()))
+        .with_context(|| format!("{}: the file cannot be written; choose another with {option}", path.display()))
 }
 
 /// Nanoseconds as microseconds, for JSON.

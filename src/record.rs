@@ -14,6 +14,8 @@ pub struct Maker<'a> {
     pub settings: Settings,
     pub notes: Vec<String>,
     pub launched: Option<Launched>,
+    /// What it was given as one of two variants.
+    pub variant: Vec<(String, String)>,
 }
 
 /// The processes of a run that a launcher started several of.
@@ -40,6 +42,7 @@ pub fn info(id: String, pattern: &Pattern, text: &str, world: &World, maker: Mak
         environment: Environment {
             hosts: maker.launched.as_ref().map(|launched| launched.hosts),
             launcher: maker.launched.map(|launched| launched.by.to_owned()),
+            variant: maker.variant.into_iter().collect(),
             ..environment(maker.backend)
         },
         notes: maker.notes,

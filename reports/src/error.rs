@@ -122,6 +122,28 @@ pub enum Error {
         /// What is wrong.
         why: String,
     },
+    /// No metric has the name.
+    #[error("no metric is named `{name}`; there are {known}")]
+    NoMetric {
+        /// The name asked for.
+        name: String,
+        /// All metrics.
+        known: String,
+    },
+    /// Two sides cannot be compared.
+    #[error("{why}")]
+    Incomparable {
+        /// Why, and what would help.
+        why: String,
+    },
+    /// A file of rules is wrong.
+    #[error("{path}: {why}")]
+    Rules {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, where, and what would help.
+        why: String,
+    },
     /// Polars refused an expression: a defect of the report.
     #[cfg(feature = "tables")]
     #[error("report `{report}`: {source}; please report this with the run folder")]

@@ -172,6 +172,9 @@ pub struct Environment {
     /// What started them: torchrun, srun, mpirun...
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub launcher: Option<String>,
+    /// Of a run that was recorded to be compared with another variant: what this variant was given, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub variant: BTreeMap<String, String>,
 }
 
 impl Environment {
@@ -193,6 +196,7 @@ impl Environment {
             gpus: Vec::new(),
             hosts: None,
             launcher: None,
+            variant: BTreeMap::new(),
         }
     }
 

@@ -3,7 +3,7 @@
 //! A replay or an import writes what it measured as a folder ([`RunWriter`]); [`Run::open`] reads it back. Everything
 //! that is said about runs is computed from that: which communication no compute hid ([`Exposure`]), how well a
 //! simulation or replay keeps to its capture ([`Fidelity`]), and the tables ([`View`]), which print as terminal
-//! table, Markdown, CSV and JSON ([`Format`]). [`perfetto()`] draws executions as a timeline.
+//! table, Markdown, CSV and JSON ([`Format`]). [`diff`] tells whether two sets of runs differ. [`perfetto()`] draws executions as a timeline.
 //!
 //! Two builds share this crate. With the feature `tables` (the default) the full reports are here, computed by Polars:
 //! `REPORTS`, each a `Report`. Without it there are only [`summary()`] and the timeline, for the lean replayer on the
@@ -12,6 +12,7 @@
 //! This crate runs nothing, knows no back end, reads no clock and prints nothing.
 
 mod columns;
+pub mod diff;
 mod error;
 mod exposure;
 mod fidelity;

@@ -69,7 +69,7 @@ impl Sample {
     }
 
     /// The median with every value counted as often as `weights` says for its iteration. `None` if all are 0.
-    fn weighted_median(&self, weights: &[u32]) -> Option<f64> {
+    pub(crate) fn weighted_median(&self, weights: &[u32]) -> Option<f64> {
         let total = self.weight_below(self.boundaries() - 1, weights);
         let (lower_place, upper_place) = (total.checked_sub(1)? / 2, total / 2);
         let (first, mut seen) = self.cell_of(lower_place, weights);
@@ -81,6 +81,11 @@ impl Sample {
         let (lower, reached) = rest.find(|(_, seen)| *seen > lower_place)?;
         let upper = if reached > upper_place { lower } else { rest.find(|(_, seen)| *seen > upper_place)?.0 };
         Some((lower as f64 + upper as f64) / 2.0)
+    }
+
+    /// How many iterations its values are of.
+    pub(crate) fn iterations(&self) -> usize {
+        self.iterations
     }
 
     fn boundaries(&self) -> usize {
@@ -138,13 +143,13 @@ fn bootstrap(of: &Sample, to: &Sample) -> Option<(f64, f64)> {
 }
 
 /// The smallest value that at least the fraction `q` of `sorted`, which is not empty, does not exceed.
-fn nearest_rank(sorted: &[f64], q: f64) -> f64 {
+pub(crate) fn nearest_rank(sorted: &[f64], q: f64) -> f64 {
     let rank = (q * sorted.len() as f64).ceil() as usize;
     sorted[rank.clamp(1, sorted.len()) - 1]
 }
 
 /// SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014): ample for resampling.
-struct SplitMix64(u64);
+pub(crate) struct SplitMix64(pub(crate) u64);
 
 impl SplitMix64 {
     fn next(&mut self) -> u64 {
@@ -155,13 +160,17 @@ impl SplitMix64 {
         z ^ (z >> 31)
     }
 
+    /// A whole number below `n`, which is not 0.
+    pub(crate) fn below(&mut self, n: usize) -> usize {
+        // The high word of a product maps 64 random bits onto the range (Lemire 2019); its bias is below 2^-32.
+        ((u128::from(self.next()) * n as u128) >> 64) as usize
+    }
+
     /// Draws as many of the places of `weights` as there are, with replacement, and counts each.
-    fn draw(&mut self, weights: &mut [u32]) {
+    pub(crate) fn draw(&mut self, weights: &mut [u32]) {
         weights.fill(0);
         for _ in 0..weights.len() {
-            // The high word of a product maps 64 random bits onto the range (Lemire 2019); its bias is below 2^-32.
-            let place = (u128::from(self.next()) * weights.len() as u128) >> 64;
-            weights[place as usize] += 1;
+            weights[self.below(weights.len())] += 1;
         }
     }
 }

@@ -160,6 +160,7 @@ impl Imported {
             settings,
             notes: Vec::new(),
             launched: None,
+            variant: Vec::new(),
         };
         let info = record::info(record::id(folder), &self.import.pattern, &self.text, &plan.world, maker);
         let writer = RunWriter::create(folder, &info, &self.text)?;

@@ -1,10 +1,12 @@
 //! The commands, a file each.
 
+mod ab;
 pub mod check;
 #[cfg(feature = "import")]
 mod compute;
 #[cfg(feature = "import")]
 mod describe;
+pub mod diff;
 pub mod doctor;
 #[cfg(feature = "import")]
 mod document;

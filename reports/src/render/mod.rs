@@ -66,6 +66,13 @@ fn json(view: &View) -> String {
 fn at_right(shown: &Shown) -> bool {
     match shown.show {
         Show::Text => false,
-        Show::Count | Show::Bytes | Show::Millis | Show::Rate | Show::Percent | Show::Factor => true,
+        Show::Count
+        | Show::Bytes
+        | Show::Millis
+        | Show::Rate
+        | Show::Percent
+        | Show::Significant
+        | Show::Change
+        | Show::Factor => true,
     }
 }
