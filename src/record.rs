@@ -40,10 +40,18 @@ pub fn info(id: String, pattern: &Pattern, text: &str, world: &World, maker: Mak
         environment: Environment {
             hosts: maker.launched.as_ref().map(|launched| launched.hosts),
             launcher: maker.launched.map(|launched| launched.by.to_owned()),
+            command: command(),
             ..environment(maker.backend)
         },
         notes: maker.notes,
     }
+}
+
+/// The command line of this process, word by word, with the program by its name: where it was installed is nobody's
+/// business.
+pub fn command() -> Vec<String> {
+    let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
+    std::iter::once("maestro".to_owned()).chain(words).collect()
 }
 
 /// This host, with the libraries that `backend` uses here.

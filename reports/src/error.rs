@@ -8,6 +8,9 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// What is wrong with a run folder or with what is in it. Each message is one sentence: where, what, and the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
+    /// Nothing was given to report on.
+    #[error("there is no run to report on; give a folder that `maestro replay -o` or `maestro import --run` wrote")]
+    NoRuns,
     /// There is nothing at the path.
     #[error("{path}: no such folder; give a folder that `maestro replay -o` or `maestro import --run` wrote")]
     FolderMissing {

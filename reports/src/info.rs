@@ -172,6 +172,9 @@ pub struct Environment {
     /// What started them: torchrun, srun, mpirun...
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub launcher: Option<String>,
+    /// The command that made it, word by word; of several processes, that of the first. Empty in older folders.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub command: Vec<String>,
 }
 
 impl Environment {
@@ -193,6 +196,7 @@ impl Environment {
             gpus: Vec::new(),
             hosts: None,
             launcher: None,
+            command: Vec::new(),
         }
     }
 

@@ -17,6 +17,8 @@ mod exposure;
 mod fidelity;
 mod info;
 mod method;
+#[cfg(feature = "tables")]
+mod page;
 mod perfetto;
 mod render;
 mod run;
@@ -33,6 +35,8 @@ pub use exposure::{Exposure, Figures, Interval, RankStep, Role, sweep};
 pub use fidelity::Fidelity;
 pub use info::{AxisInfo, Environment, Origin, PatternInfo, RUN_SCHEMA, RunInfo, Settings};
 pub use method::Headline;
+#[cfg(feature = "tables")]
+pub use page::{PageOptions, page};
 pub use perfetto::{Traced, perfetto};
 pub use render::Format;
 pub use run::Run;

@@ -1,5 +1,7 @@
-//! `maestro report`: tables of saved runs, or their timeline.
+//! `maestro report`: tables of saved runs, their timeline, or the page.
 
+#[cfg(feature = "tables")]
+use maestro_reports::{PageOptions, page};
 use maestro_reports::{Run, Traced, View, perfetto};
 
 use crate::failure::Failure;
@@ -8,6 +10,12 @@ use crate::{cli, output};
 pub fn run(args: &cli::Report) -> Result<(), Failure> {
     let runs = args.runs.iter().map(|folder| Run::open(folder)).collect::<Result<Vec<Run>, _>>()?;
     let file = args.output.as_deref();
+    #[cfg(feature = "tables")]
+    if args.html() {
+        let options = PageOptions { link_gbps: args.link_rate, command: crate::record::command() };
+        output::text(file, &page(runs, &options)?)?;
+        return Ok(());
+    }
     if args.perfetto() {
         output::timeline(file, &perfetto(&Traced::runs(&runs)))?;
     } else {

@@ -1,0 +1,71 @@
+// Bus bandwidth over size, a panel a run; every point is a row of the table.
+
+function bandwidths() {
+  if (data.bandwidth.length === 0) return;
+  const runs = [...new Set(data.bandwidth.map((point) => point.run))];
+  const most = Math.max(...data.bandwidth.map((point) => point.busbw_gbps), data.link_gbps ?? 0) * 1.08;
+  const sizes = data.bandwidth.map((point) => point.size_bytes);
+  const scale = { most, from: 2 ** Math.floor(Math.log2(Math.min(...sizes)) - 0.2), to: 2 ** Math.ceil(Math.log2(Math.max(...sizes)) + 0.2) };
+  const kindsUsed = [...new Map(data.bandwidth.map((point) => [data.blocks[point.block].kind, data.blocks[point.block]])).values()];
+  const dot = (style, hollow) => svg("circle", { cx: 11, cy: 6, r: 4, style: `stroke: ${style}; fill: ${hollow ? "var(--surface)" : style}`, "stroke-width": 1.6 });
+  const items = [...kindsUsed.map((block) => [dot(colour(block)), block.kind]), [dot("var(--soft)"), "overlapped"], [dot("var(--soft)", true), "alone"]];
+  if (data.link_gbps) items.push([svg("line", { x1: 0, x2: 22, y1: 6, y2: 6, style: "stroke: var(--ink)", "stroke-width": 1.5, "stroke-dasharray": "6 3" }), `declared link, ${data.link_gbps} GB/s`]);
+  const panels = el("div", { class: "wide" }, ...runs.map((run) => {
+    const box = el("div");
+    responsive(box, (width) => bandwidthDrawing(data.bandwidth.filter((point) => point.run === run), scale, width, run));
+    return el("figure", {}, runs.length > 1 ? el("figcaption", {}, data.runs[run].label) : "", box);
+  }));
+  const heads = ["Block", "Axis", "Kind", "Run", "State", "Size (B)", "Bus BW (GB/s)", ...(data.link_gbps ? ["% of link"] : [])];
+  section("bandwidth", legend(items), panels,
+    data.link_gbps ? el("p", { class: "note" }, "Where a switch reduces or multicasts (NVLS, SHARP) fewer bytes travel than busbw counts, and it may pass the rate of the link.") : "",
+    behind("bus bandwidths", heads, () => data.bandwidth.map((point) => {
+      const block = data.blocks[point.block];
+      const row = [block.name, block.axis ?? "-", block.kind, data.runs[point.run].label, point.state, point.size_bytes, shown(point.busbw_gbps, point.busbw_gbps.toFixed(2))];
+      return data.link_gbps ? [...row, percentOf(point.busbw_gbps, data.link_gbps)] : row;
+    })));
+}
+
+function bandwidthDrawing(points, scale, width, run) {
+  const [left, right, top, bottom] = [46, 14, 16, 32];
+  const height = Math.min(340, Math.max(220, width * 0.42));
+  const x = (size) => left + (Math.log2(size / scale.from) / Math.log2(scale.to / scale.from)) * (width - left - right);
+  const y = (rate) => top + (1 - rate / scale.most) * (height - top - bottom);
+  const rates = ticks(0, scale.most, 5);
+  const span = Math.log2(scale.to / scale.from);
+  const every = Math.max(1, Math.ceil(span / ((width - left) / 64)));
+  const powers = [];
+  for (let power = Math.ceil(Math.log2(scale.from)); power <= Math.log2(scale.to); power += every) powers.push(2 ** power);
+  const frame = [
+    ...rates.flatMap((rate) => [svg("line", { x1: left, x2: width - right, y1: y(rate), y2: y(rate), class: rate === 0 ? "axis" : "grid" }),
+      svg("text", { x: left - 6, y: y(rate) + 4, "text-anchor": "end", class: "soft" }, rate.toFixed(decimals(rates[1])))]),
+    svg("text", { x: 0, y: 8, class: "soft" }, "GB/s"),
+    ...powers.flatMap((size) => [svg("line", { x1: x(size), x2: x(size), y1: y(0), y2: top, class: "grid" }),
+      svg("text", { x: x(size), y: height - 12, "text-anchor": "middle", class: "soft" }, bytes(size))]),
+  ];
+  if (data.link_gbps) {
+    frame.push(svg("line", { x1: left, x2: width - right, y1: y(data.link_gbps), y2: y(data.link_gbps), style: "stroke: var(--ink)", "stroke-width": 1.5, "stroke-dasharray": "6 3" }),
+      svg("text", { x: width - right, y: y(data.link_gbps) - 5, "text-anchor": "end" }, `link ${data.link_gbps} GB/s`));
+  }
+  const series = new Map();
+  for (const point of points) {
+    const block = data.blocks[point.block];
+    const key = `${block.kind}|${block.axis}|${point.state}`;
+    series.set(key, [...(series.get(key) ?? []), point]);
+  }
+  const drawn = [...series.values()].flatMap((some) => {
+    some.sort((a, b) => a.size_bytes - b.size_bytes);
+    const of = colour(data.blocks[some[0].block]);
+    const alone = some[0].state === "alone";
+    const line = some.map((point, n) => `${n ? "L" : "M"}${x(point.size_bytes).toFixed(1)} ${y(point.busbw_gbps).toFixed(1)}`).join("");
+    return [svg("path", { d: line, class: `curve ${some[0].state}`, style: `stroke: ${of}`, "stroke-width": 1.4 }),
+      ...some.map((point) => {
+        const mark = svg("circle", { cx: x(point.size_bytes), cy: y(point.busbw_gbps), r: 4, style: `stroke: ${of}; fill: ${alone ? "var(--surface)" : of}`, "stroke-width": 1.6 });
+        const share = data.link_gbps ? `, ${((100 * point.busbw_gbps) / data.link_gbps).toFixed(0)} % of the link` : "";
+        const text = `${named(data.blocks[point.block])}, ${point.state}\n${bytes(point.size_bytes)}: ${point.busbw_gbps.toFixed(1)} GB/s${share}`;
+        mark.addEventListener("pointermove", (event) => showTip(event, text));
+        mark.addEventListener("pointerleave", hideTip);
+        return mark;
+      })];
+  });
+  return drawing(width, height, `Bus bandwidth over size, ${data.runs[run].label}`, `${points.length} points; the data is in the table below.`, ...frame, ...drawn);
+}

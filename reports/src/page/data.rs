@@ -1,0 +1,49 @@
+//! Everything that the scripts draw, as it stands in the page.
+
+use serde::Serialize;
+
+use super::sources::{Block, Blocks, Source};
+use super::{PageOptions, bandwidth, bytes, distributions, slowdowns, timeline, view, waits, waterfall};
+use crate::View;
+
+/// The data of a page. Times are whole nanoseconds, so that nothing is rounded before it is drawn.
+#[derive(Debug, Serialize)]
+pub(super) struct Data {
+    pub runs: Vec<Named>,
+    pub blocks: Vec<Block>,
+    pub timelines: Vec<timeline::Timeline>,
+    pub waterfalls: Vec<waterfall::Waterfall>,
+    pub distributions: Vec<distributions::Curve>,
+    pub bandwidth: Vec<bandwidth::Point>,
+    pub link_gbps: Option<f64>,
+    pub slowdowns: Vec<slowdowns::Slowdowns>,
+    pub waits: Vec<waits::Waits>,
+    pub bytes: Vec<bytes::Bytes>,
+}
+
+/// A run, as legends name it.
+#[derive(Debug, Serialize)]
+pub(super) struct Named {
+    pub role: String,
+    pub label: String,
+}
+
+impl Data {
+    /// The data of `sources`, whose tables are `views`.
+    pub fn of(sources: &[Source<'_>], views: &[(&str, &str, View)], options: &PageOptions) -> Self {
+        let blocks = Blocks::of(sources);
+        let runs = || 0..sources.len();
+        Self {
+            runs: sources.iter().map(|s| Named { role: s.role.clone(), label: s.label.clone() }).collect(),
+            timelines: runs().filter_map(|run| timeline::of(sources, &blocks, run)).collect(),
+            waterfalls: runs().filter_map(|run| waterfall::of(sources, &blocks, run)).collect(),
+            distributions: distributions::all(sources, &blocks),
+            bandwidth: view(views, "blocks").map_or_else(Vec::new, |table| bandwidth::all(sources, &blocks, table)),
+            link_gbps: options.link_gbps,
+            slowdowns: runs().filter_map(|run| slowdowns::of(sources, &blocks, run)).collect(),
+            waits: runs().filter_map(|run| waits::of(sources, run)).collect(),
+            bytes: runs().filter_map(|run| bytes::of(sources, run)).collect(),
+            blocks: blocks.all,
+        }
+    }
+}

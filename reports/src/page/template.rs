@@ -1,0 +1,103 @@
+//! The frame of the page, with everything in its place.
+
+use super::data::Data;
+use super::sources::Source;
+use super::{PageOptions, escape, headline, method, tables, view};
+use crate::View;
+
+const FRAME: &str = include_str!("assets/page.html");
+const STYLE: &str = include_str!("assets/page.css");
+
+/// The scripts, in the order in which they need each other.
+const SCRIPTS: [&str; 8] = [
+    include_str!("assets/common.js"),
+    include_str!("assets/table.js"),
+    include_str!("assets/timeline.js"),
+    include_str!("assets/waterfall.js"),
+    include_str!("assets/distributions.js"),
+    include_str!("assets/bandwidth.js"),
+    include_str!("assets/heat.js"),
+    include_str!("assets/main.js"),
+];
+
+/// The whole page.
+pub(super) fn page(sources: &[Source<'_>], views: &[(&str, &str, View)], data: &Data, options: &PageOptions) -> String {
+    let top = headline::top(sources, views);
+    let html = escape::html;
+    let numbers: Vec<String> = top
+        .numbers
+        .iter()
+        .map(|number| {
+            let (name, value, unit) = (number.name, html(&number.value), number.unit);
+            let beside = html(&number.beside);
+            format!("<div><dt>{name}</dt><dd><b>{value}</b> <span>{unit}</span><small>{beside}</small></dd></div>")
+        })
+        .collect();
+    let caution = top.caution.map_or_else(String::new, |text| format!("<p class=\"caution\">{}</p>", html(&text)));
+    let blocks = view(views, "blocks").map_or_else(String::new, |view| tables::table(&together(view), "Blocks"));
+    let others: Vec<String> = views
+        .iter()
+        .filter(|(name, _, view)| *name != "blocks" && !view.rows.is_empty())
+        .map(|(name, about, view)| {
+            let (name, about, table) = (html(name), html(about), tables::table(view, name));
+            format!("<details open><summary>Table <code>{name}</code></summary><p>{about}</p>{table}</details>\n")
+        })
+        .collect();
+    fill(FRAME, |name| match name {
+        "title" => html(&format!("{}: {}", sources[0].run.info.pattern.name, top.sentence)),
+        "style" => STYLE.to_owned(),
+        "script" => SCRIPTS.join("\n"),
+        "kicker" => html(&top.kicker),
+        "sentence" => html(&top.sentence),
+        "caution" => caution.clone(),
+        "numbers" => numbers.join("\n"),
+        "blocks" => blocks.clone(),
+        "tables" => others.concat(),
+        "method" => method::section(sources, views, options),
+        "data" => escape::json(data),
+        _ => unreachable!("the frame has a place `{name}` that nothing fills"),
+    })
+}
+
+/// The rows of several runs with those of the same block next to each other.
+fn together(view: &View) -> View {
+    let mut view = view.clone();
+    let key = |row: &Vec<crate::Value>| {
+        let of = |key: &str| view.keys.iter().position(|known| known == key).map(|column| row[column].clone());
+        (of("block"), of("axis"))
+    };
+    let mut order = Vec::new();
+    for row in &view.rows {
+        let key = key(row);
+        if !order.contains(&key) {
+            order.push(key);
+        }
+    }
+    let mut rows = view.rows.clone();
+    rows.sort_by_key(|row| order.iter().position(|known| *known == key(row)));
+    view.rows = rows;
+    view
+}
+
+/// `frame` with each `{{name}}` replaced, in one pass: what is filled in is not looked at again.
+fn fill(frame: &str, value: impl Fn(&str) -> String) -> String {
+    let mut text = String::with_capacity(frame.len());
+    let mut rest = frame;
+    while let Some((before, after)) = rest.split_once("{{") {
+        text += before;
+        let Some((name, behind)) = after.split_once("}}") else { break };
+        text += &value(name);
+        rest = behind;
+    }
+    text + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_filled_in_is_left_alone() {
+        assert_eq!(fill("<{{a}}|{{b}}>", |name| format!("{{{{{name}{name}}}}}")), "<{{aa}}|{{bb}}>");
+    }
+}
