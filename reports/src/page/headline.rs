@@ -13,6 +13,8 @@ pub(super) struct Top {
     /// The pattern, the ranks, what made the run.
     pub kicker: String,
     pub sentence: String,
+    /// What else the numbers say, below it.
+    pub lead: String,
     /// What the sentence leaves out, if anything.
     pub caution: Option<String>,
     pub numbers: [Number; 3],
@@ -36,14 +38,12 @@ pub(super) fn top(sources: &[Source<'_>], views: &[(&str, &str, View)]) -> Top {
     let (now, then) = (headline(subject), other.and_then(headline));
     let slowed = view(views, "blocks").and_then(|table| Slowed::of(table, this));
     let info = &this.run.info;
-    let kicker = format!(
-        "{} · {} {} {} · {}",
-        info.pattern.name,
-        info.ranks,
-        if info.ranks == 1 { "rank" } else { "ranks" },
-        info.made_by.participle(),
-        device(this),
-    );
+    let count = if info.ranks == 1 { "rank" } else { "ranks" };
+    let mut kicker = format!("{} · {} {count} · {}", info.pattern.name, info.ranks, device(this));
+    for source in sources {
+        let (role, id) = (&source.role, &source.run.info.id);
+        kicker += &if role == id { format!(" · {id}") } else { format!(" · {role}: {id}") };
+    }
     let beside = other.map(|other| sources[other].role.as_str());
     let caution = match (other.map(|other| sources[other].run.info.made_by), info.made_by) {
         (Some(Origin::Import) | None, _) => None,
@@ -51,7 +51,8 @@ pub(super) fn top(sources: &[Source<'_>], views: &[(&str, &str, View)]) -> Top {
     };
     Top {
         kicker,
-        sentence: sentence(this, now, beside.zip(then), slowed.as_ref()),
+        sentence: sentence(this, now, beside.zip(then)),
+        lead: now.map_or_else(String::new, |now| lead(now, slowed.as_ref())),
         caution,
         numbers: [step(now, beside.zip(then)), exposed(now, beside.zip(then)), slowdown(slowed.as_ref())],
     }
@@ -68,38 +69,40 @@ fn device(source: &Source<'_>) -> String {
     }
 }
 
-fn sentence(
-    this: &Source<'_>,
-    now: Option<Headline>,
-    then: Option<(&str, Headline)>,
-    slowed: Option<&Slowed>,
-) -> String {
-    let Some(now) = now else { return format!("The run {} holds no step that took any time.", this.run.info.id) };
-    let step = match then {
+fn sentence(this: &Source<'_>, now: Option<Headline>, then: Option<(&str, Headline)>) -> String {
+    let Some(now) = now else { return format!("The run {} holds no step that took any time", this.run.info.id) };
+    let takes = format!("the step takes {} ms", ms(now.step_median_ms));
+    match then {
         Some((role, then)) => {
             let change = percent(now.step_median_ms, then.step_median_ms);
-            format!(
-                "The step takes {} {}, {change} {role} ({} ms).",
-                ms(now.step_median_ms),
-                this.role,
-                ms_bare(then.step_median_ms)
-            )
+            format!("{}, {takes}, {change} {role} ({} ms)", capitalised(&this.role), ms(then.step_median_ms))
         }
-        None => format!("The step takes {}.", ms(now.step_median_ms)),
-    };
+        None => capitalised(&takes),
+    }
+}
+
+/// What is exposed, and what overlap costs most.
+fn lead(now: Headline, slowed: Option<&Slowed>) -> String {
     let exposed = if now.exposed_pct < 0.05 {
         "Compute hides all of its communication".to_owned()
     } else {
         format!("{:.1} % of it is communication that no compute hides", now.exposed_pct)
     };
-    let slowed = match slowed {
-        Some(Slowed { worst: Some((block, factor)), .. }) => {
-            format!("; {block} is slowed down most, to {factor:.2} times its time alone.")
-        }
-        Some(_) => "; no communication is shown to be slower than alone.".to_owned(),
-        None => ".".to_owned(),
-    };
-    format!("{step} {exposed}{slowed}")
+    match slowed {
+        Some(Slowed { worst: Some(worst), .. }) => format!(
+            "{exposed}. Overlap costs {} most: {:.2} times its time alone, {} ms a step.",
+            worst.block,
+            worst.factor,
+            ms(worst.lost_ms)
+        ),
+        Some(_) => format!("{exposed}. No communication is shown to be slower than alone."),
+        None => format!("{exposed}."),
+    }
+}
+
+fn capitalised(text: &str) -> String {
+    let mut rest = text.chars();
+    rest.next().map_or_else(String::new, |first| first.to_uppercase().chain(rest).collect())
 }
 
 /// `1.5 % less than`, as in `1.5 % less than before`.
@@ -117,23 +120,23 @@ fn step(now: Option<Headline>, then: Option<(&str, Headline)>) -> Number {
         (Some(now), Some((role, then))) => {
             format!(
                 "{role} {} ms, {:+.1} %",
-                ms_bare(then.step_median_ms),
+                ms(then.step_median_ms),
                 100.0 * (now.step_median_ms / then.step_median_ms - 1.0)
             )
         }
         _ => "median over steps, of the longest rank".to_owned(),
     };
-    Number { name: "Step", value: now.map_or("-".into(), |now| ms_bare(now.step_median_ms)), unit: "ms", beside }
+    Number { name: "Step", value: now.map_or("-".into(), |now| ms(now.step_median_ms)), unit: "ms", beside }
 }
 
 fn exposed(now: Option<Headline>, then: Option<(&str, Headline)>) -> Number {
     let mut beside = now.map_or_else(String::new, |now| format!("{:.1} % of the mean step", now.exposed_pct));
     if let Some((role, then)) = then {
-        beside += &format!("; {role} {} ms, {:.1} %", ms_bare(then.exposed_ms), then.exposed_pct);
+        beside += &format!("; {role} {} ms, {:.1} %", ms(then.exposed_ms), then.exposed_pct);
     }
     Number {
         name: "Exposed communication",
-        value: now.map_or("-".into(), |now| ms_bare(now.exposed_ms)),
+        value: now.map_or("-".into(), |now| ms(now.exposed_ms)),
         unit: "ms a step",
         beside,
     }
@@ -144,7 +147,7 @@ fn slowdown(slowed: Option<&Slowed>) -> Number {
         Some(slowed) => (format!("{:.2}", slowed.mean), "overlapped / alone, mean weighted by time alone".to_owned()),
         None => ("-".to_owned(), "nothing was measured alone".to_owned()),
     };
-    Number { name: "Communication slowdown", value, unit: "x", beside }
+    Number { name: "Communication slowdown", value, unit: "×", beside }
 }
 
 /// How communication fares overlapped.
@@ -152,8 +155,16 @@ fn slowdown(slowed: Option<&Slowed>) -> Number {
 struct Slowed {
     /// Mean of the slowdowns, weighted by the time alone that they apply to in a step.
     mean: f64,
-    /// Of the blocks whose interval lies above 1: the one that is slowed down most.
-    worst: Option<(String, f64)>,
+    /// Of the blocks whose interval lies above 1: the one that loses most time in a step.
+    worst: Option<Worst>,
+}
+
+#[derive(Debug, PartialEq)]
+struct Worst {
+    block: String,
+    factor: f64,
+    /// (factor - 1) x time alone x calls a step.
+    lost_ms: f64,
 }
 
 impl Slowed {
@@ -164,7 +175,7 @@ impl Slowed {
             _ => None,
         };
         let (mut weighted, mut weights) = (0.0, 0.0);
-        let mut worst: Option<(String, f64)> = None;
+        let mut worst: Option<Worst> = None;
         for row in 0..table.rows.len() {
             let ours = *table.value(row, "run") == Value::Text(source.run.info.id.clone());
             let communicates = *table.value(row, "axis") != Value::Missing;
@@ -177,22 +188,19 @@ impl Slowed {
             weighted += factor * weight;
             weights += weight;
             let shown = real(row, "slowdown_lo").is_some_and(|low| low > 1.0);
+            let lost_ms = (factor - 1.0) * weight;
             if let (Value::Text(block), true) = (table.value(row, "block"), shown)
-                && worst.as_ref().is_none_or(|(_, most)| factor > *most)
+                && worst.as_ref().is_none_or(|worst| lost_ms > worst.lost_ms)
             {
-                worst = Some((block.clone(), factor));
+                worst = Some(Worst { block: block.clone(), factor, lost_ms });
             }
         }
         (weights > 0.0).then(|| Self { mean: weighted / weights, worst })
     }
 }
 
-fn ms(value: f64) -> String {
-    format!("{} ms", ms_bare(value))
-}
-
 /// Four significant digits, or the microsecond.
-fn ms_bare(value: f64) -> String {
+fn ms(value: f64) -> String {
     match value {
         v if v >= 1000.0 => format!("{v:.0}"),
         v if v >= 100.0 => format!("{v:.1}"),
@@ -214,6 +222,6 @@ mod tests {
 
     #[test]
     fn milliseconds_have_four_digits() {
-        assert_eq!([1234.4, 196.06, 36.256, 1.5].map(ms_bare), ["1234", "196.1", "36.26", "1.500"]);
+        assert_eq!([1234.4, 196.06, 36.256, 1.5].map(ms), ["1234", "196.1", "36.26", "1.500"]);
     }
 }

@@ -3,7 +3,9 @@
 use super::data::Data;
 use super::sources::Source;
 use super::{PageOptions, escape, headline, method, tables, view};
-use crate::View;
+use std::collections::HashMap;
+
+use crate::{Value, View};
 
 const FRAME: &str = include_str!("assets/page.html");
 const STYLE: &str = include_str!("assets/page.css");
@@ -34,12 +36,13 @@ pub(super) fn page(sources: &[Source<'_>], views: &[(&str, &str, View)], data: &
         })
         .collect();
     let caution = top.caution.map_or_else(String::new, |text| format!("<p class=\"caution\">{}</p>", html(&text)));
-    let blocks = view(views, "blocks").map_or_else(String::new, |view| tables::table(&together(view), "Blocks"));
+    let blocks =
+        view(views, "blocks").map_or_else(String::new, |view| tables::table(&together(view, sources), "Blocks"));
     let others: Vec<String> = views
         .iter()
         .filter(|(name, _, view)| *name != "blocks" && !view.rows.is_empty())
         .map(|(name, about, view)| {
-            let (name, about, table) = (html(name), html(about), tables::table(view, name));
+            let (name, about, table) = (html(name), html(about), tables::table(&together(view, sources), name));
             format!("<details open><summary>Table <code>{name}</code></summary><p>{about}</p>{table}</details>\n")
         })
         .collect();
@@ -49,6 +52,7 @@ pub(super) fn page(sources: &[Source<'_>], views: &[(&str, &str, View)], data: &
         "script" => SCRIPTS.join("\n"),
         "kicker" => html(&top.kicker),
         "sentence" => html(&top.sentence),
+        "lead" => html(&top.lead),
         "caution" => caution.clone(),
         "numbers" => numbers.join("\n"),
         "blocks" => blocks.clone(),
@@ -59,24 +63,34 @@ pub(super) fn page(sources: &[Source<'_>], views: &[(&str, &str, View)], data: &
     })
 }
 
-/// The rows of several runs with those of the same block next to each other.
-fn together(view: &View) -> View {
+/// A table of several runs with the roles of runs in place of their ids, and the block, axis and run in front.
+fn together(view: &View, sources: &[Source<'_>]) -> View {
     let mut view = view.clone();
-    let key = |row: &Vec<crate::Value>| {
-        let of = |key: &str| view.keys.iter().position(|known| known == key).map(|column| row[column].clone());
-        (of("block"), of("axis"))
-    };
-    let mut order = Vec::new();
-    for row in &view.rows {
-        let key = key(row);
-        if !order.contains(&key) {
-            order.push(key);
+    let column = |key: &str| view.keys.iter().position(|known| known == key);
+    if let Some(run) = column("run") {
+        for row in &mut view.rows {
+            let source = sources.iter().find(|source| row[run] == Value::Text(source.run.info.id.clone()));
+            if let Some(source) = source {
+                row[run] = Value::Text(source.role.clone());
+            }
         }
     }
-    let mut rows = view.rows.clone();
-    rows.sort_by_key(|row| order.iter().position(|known| *known == key(row)));
-    view.rows = rows;
+    // The rows of one block next to each other, in the order in which blocks first appear.
+    if let (Some(block), Some(axis)) = (column("block"), column("axis")) {
+        let mut order = HashMap::new();
+        for row in &view.rows {
+            let next = order.len();
+            order.entry((text(&row[block]), text(&row[axis]))).or_insert(next);
+        }
+        let order: HashMap<_, _> = order.into_iter().map(|((b, a), n)| ((b.to_owned(), a.to_owned()), n)).collect();
+        view.rows.sort_by_key(|row| order.get(&(text(&row[block]).to_owned(), text(&row[axis]).to_owned())).copied());
+        view.shown.sort_by_key(|shown| ["block", "axis", "run"].iter().position(|key| *key == shown.key).unwrap_or(3));
+    }
     view
+}
+
+fn text(value: &Value) -> &str {
+    if let Value::Text(text) = value { text } else { "" }
 }
 
 /// `frame` with each `{{name}}` replaced, in one pass: what is filled in is not looked at again.

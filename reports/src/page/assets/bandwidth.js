@@ -5,7 +5,7 @@ function bandwidths() {
   const runs = [...new Set(data.bandwidth.map((point) => point.run))];
   const most = Math.max(...data.bandwidth.map((point) => point.busbw_gbps), data.link_gbps ?? 0) * 1.08;
   const sizes = data.bandwidth.map((point) => point.size_bytes);
-  const scale = { most, from: 2 ** Math.floor(Math.log2(Math.min(...sizes)) - 0.2), to: 2 ** Math.ceil(Math.log2(Math.max(...sizes)) + 0.2) };
+  const scale = { most, from: Math.max(0.5, Math.min(...sizes) / 1.5), to: Math.max(...sizes, 1) * 1.5, sizes: [...new Set(sizes)].sort((a, b) => a - b) };
   const kindsUsed = [...new Map(data.bandwidth.map((point) => [data.blocks[point.block].kind, data.blocks[point.block]])).values()];
   const dot = (style, hollow) => svg("circle", { cx: 11, cy: 6, r: 4, style: `stroke: ${style}; fill: ${hollow ? "var(--surface)" : style}`, "stroke-width": 1.6 });
   const items = [...kindsUsed.map((block) => [dot(colour(block)), block.kind]), [dot("var(--soft)"), "overlapped"], [dot("var(--soft)", true), "alone"]];
@@ -13,14 +13,14 @@ function bandwidths() {
   const panels = el("div", { class: "wide" }, ...runs.map((run) => {
     const box = el("div");
     responsive(box, (width) => bandwidthDrawing(data.bandwidth.filter((point) => point.run === run), scale, width, run));
-    return el("figure", {}, runs.length > 1 ? el("figcaption", {}, data.runs[run].label) : "", box);
+    return el("figure", {}, runs.length > 1 ? el("figcaption", {}, data.runs[run].role) : "", box);
   }));
   const heads = ["Block", "Axis", "Kind", "Run", "State", "Size (B)", "Bus BW (GB/s)", ...(data.link_gbps ? ["% of link"] : [])];
   section("bandwidth", legend(items), panels,
     data.link_gbps ? el("p", { class: "note" }, "Where a switch reduces or multicasts (NVLS, SHARP) fewer bytes travel than busbw counts, and it may pass the rate of the link.") : "",
     behind("bus bandwidths", heads, () => data.bandwidth.map((point) => {
       const block = data.blocks[point.block];
-      const row = [block.name, block.axis ?? "-", block.kind, data.runs[point.run].label, point.state, point.size_bytes, shown(point.busbw_gbps, point.busbw_gbps.toFixed(2))];
+      const row = [block.name, block.axis ?? "-", block.kind, data.runs[point.run].role, point.state, point.size_bytes, shown(point.busbw_gbps, point.busbw_gbps.toFixed(2))];
       return data.link_gbps ? [...row, percentOf(point.busbw_gbps, data.link_gbps)] : row;
     })));
 }
@@ -33,8 +33,11 @@ function bandwidthDrawing(points, scale, width, run) {
   const rates = ticks(0, scale.most, 5);
   const span = Math.log2(scale.to / scale.from);
   const every = Math.max(1, Math.ceil(span / ((width - left) / 64)));
-  const powers = [];
+  let powers = [];
   for (let power = Math.ceil(Math.log2(scale.from)); power <= Math.log2(scale.to); power += every) powers.push(2 ** power);
+  // The sizes that were run, where they fit; else powers of two.
+  const apart = scale.sizes.every((size, n) => n === 0 || x(size) - x(scale.sizes[n - 1]) >= 62);
+  if (apart) powers = scale.sizes;
   const frame = [
     ...rates.flatMap((rate) => [svg("line", { x1: left, x2: width - right, y1: y(rate), y2: y(rate), class: rate === 0 ? "axis" : "grid" }),
       svg("text", { x: left - 6, y: y(rate) + 4, "text-anchor": "end", class: "soft" }, rate.toFixed(decimals(rates[1])))]),
@@ -52,11 +55,17 @@ function bandwidthDrawing(points, scale, width, run) {
     const key = `${block.kind}|${block.axis}|${point.state}`;
     series.set(key, [...(series.get(key) ?? []), point]);
   }
+  // What overlap costs: from each block alone to the same block overlapped.
+  const pairs = points.filter((point) => point.state === "overlapped").map((point) => [point, points.find((other) => other.block === point.block && other.state === "alone")])
+    .filter(([, alone]) => alone).map(([point, alone]) => svg("line", { x1: x(alone.size_bytes), x2: x(point.size_bytes), y1: y(alone.busbw_gbps), y2: y(point.busbw_gbps),
+      style: `stroke: ${colour(data.blocks[point.block])}`, "stroke-width": 5, "stroke-opacity": 0.25 }));
   const drawn = [...series.values()].flatMap((some) => {
     some.sort((a, b) => a.size_bytes - b.size_bytes);
     const of = colour(data.blocks[some[0].block]);
     const alone = some[0].state === "alone";
-    const line = some.map((point, n) => `${n ? "L" : "M"}${x(point.size_bytes).toFixed(1)} ${y(point.busbw_gbps).toFixed(1)}`).join("");
+    // A line between sizes claims what lies between them; two blocks of one size, or two sizes in all, claim nothing.
+    const curve = some.length > 2 && new Set(some.map((point) => point.size_bytes)).size === some.length;
+    const line = curve ? some.map((point, n) => `${n ? "L" : "M"}${x(point.size_bytes).toFixed(1)} ${y(point.busbw_gbps).toFixed(1)}`).join("") : "";
     return [svg("path", { d: line, class: `curve ${some[0].state}`, style: `stroke: ${of}`, "stroke-width": 1.4 }),
       ...some.map((point) => {
         const mark = svg("circle", { cx: x(point.size_bytes), cy: y(point.busbw_gbps), r: 4, style: `stroke: ${of}; fill: ${alone ? "var(--surface)" : of}`, "stroke-width": 1.6 });
@@ -67,5 +76,5 @@ function bandwidthDrawing(points, scale, width, run) {
         return mark;
       })];
   });
-  return drawing(width, height, `Bus bandwidth over size, ${data.runs[run].label}`, `${points.length} points; the data is in the table below.`, ...frame, ...drawn);
+  return drawing(width, height, `Bus bandwidth over size, ${data.runs[run].role}`, `${points.length} points; the data is in the table below.`, ...frame, ...pairs, ...drawn);
 }

@@ -43,20 +43,27 @@ const short = (block) =>
 function ticks(from, to, count) {
   const rough = (to - from) / Math.max(count, 1) || 1;
   const power = 10 ** Math.floor(Math.log10(rough));
-  const step = power * [1, 2, 5, 10].find((factor) => factor * power >= rough * 0.999);
-  const all = [];
-  for (let n = Math.ceil(from / step - 1e-9); n * step <= to * (1 + 1e-9); n += 1) all.push(n * step);
-  return all;
+  const factor = [1, 2, 5, 10].findIndex((one) => one * power >= rough * 0.999);
+  const every = (step) => {
+    const all = [];
+    for (let n = Math.ceil(from / step - 1e-9); n * step <= to * (1 + 1e-9); n += 1) all.push(n * step);
+    return all;
+  };
+  const all = every(power * [1, 2, 5, 10][factor]);
+  // One tick is no scale.
+  return all.length > 1 ? all : every(power * [0.5, 1, 2, 5][factor]);
 }
 const decimals = (step) => Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
 
 const sum = (values) => values.reduce((total, value) => total + value, 0);
 const widthOf = (element) => Math.max(240, Math.floor(element.clientWidth));
 
-// A text cut to about `width` pixels of 12 px type; the whole of it as a tip.
+// A text cut to about `width` pixels of 12 px type, in its middle, since names often differ at their ends; the whole of
+// it as a tip.
 function label(x, y, text, width, attributes = {}) {
   const most = Math.max(3, Math.floor(width / 6.4));
-  const cut = text.length > most ? `${text.slice(0, most - 1)}…` : text;
+  const tail = Math.floor((most - 1) * 0.4);
+  const cut = text.length > most ? `${text.slice(0, most - 1 - tail)}…${text.slice(text.length - tail)}` : text;
   return svg("text", { x, y, ...attributes }, cut, cut === text ? null : svg("title", {}, text));
 }
 

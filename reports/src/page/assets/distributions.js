@@ -21,7 +21,7 @@ function distributions() {
   more.addEventListener("click", () => { add(groups.slice(most)); redrawAll(); more.remove(); });
   section("distributions", runLegend(groups), panels, groups.length > most ? el("p", { class: "tools" }, more) : "",
     behind("percentiles", ["Block", "Axis", "Run", "State", "Executions", "Min (ms)", "P25", "Median", "P75", "P95", "Max"], () =>
-      groups.flatMap(({ block, curves }) => curves.map((curve) => [block.name, block.axis ?? "-", data.runs[curve.run].label, curve.state, curve.n,
+      groups.flatMap(({ block, curves }) => curves.map((curve) => [block.name, block.axis ?? "-", data.runs[curve.run].role, curve.state, curve.n,
         ...[0, 0.25, 0.5, 0.75, 0.95, 1].map((share) => { const ns = quantile(curve.ns, share); return shown(ns, ms(ns)); })]))));
 }
 
@@ -40,7 +40,7 @@ function runLegend(groups) {
 }
 
 function distributionDrawing({ block, curves }, width) {
-  const [left, right, top, bottom] = [34, 10, 6, 26];
+  const [left, right, top, bottom] = [44, 10, 6, 26];
   const height = 150;
   const low = Math.min(...curves.map((curve) => curve.ns[0]));
   const high = Math.max(...curves.map((curve) => curve.ns[curve.ns.length - 1]));
@@ -68,10 +68,10 @@ function distributionDrawing({ block, curves }, width) {
     const median = middle(curve.ns);
     return [svg("path", { d: steps(curve, x, y), class: `curve ${curve.state}`, style, "stroke-width": strong, "stroke-opacity": strong === 2 ? 1 : 0.6 }),
       svg("circle", { cx: x(median), cy: y(0.5), r: strong + 1.2, style: `${style}; fill: ${curve.state === "alone" ? "var(--surface)" : style.slice(8)}` },
-        svg("title", {}, `${data.runs[curve.run].label}, ${curve.state}: median ${time(median)}, ${curve.n} executions`))];
+        svg("title", {}, `${data.runs[curve.run].role}, ${curve.state}: median ${time(median)}, ${curve.n} executions`))];
   });
-  const description = curves.map((curve) => `${data.runs[curve.run].label}, ${curve.state}: median ${time(middle(curve.ns))}`).join("; ");
-  const note = logarithmic ? svg("text", { x: width - right, y: top + 10, "text-anchor": "end", class: "soft" }, "log") : null;
+  const description = curves.map((curve) => `${data.runs[curve.run].role}, ${curve.state}: median ${time(middle(curve.ns))}`).join("; ");
+  const note = logarithmic ? svg("text", { x: left + 4, y: top + 10, class: "soft" }, "log") : null;
   return drawing(width, height, `Distribution of ${named(block)}`, description, ...frame, ...lines, note);
 }
 

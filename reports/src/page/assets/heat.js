@@ -35,7 +35,7 @@ function panelsOf(items, draw) {
   return el("div", { class: "wide" }, ...items.map((item) => {
     const box = el("div");
     responsive(box, (width) => draw(item, width));
-    return el("figure", {}, data.runs.length > 1 ? el("figcaption", {}, data.runs[item.run].label) : "", box);
+    return el("figure", {}, data.runs.length > 1 ? el("figcaption", {}, data.runs[item.run].role) : "", box);
   }));
 }
 const scaleLegend = (steps) => legend(steps.map(([fillOf, strength, text]) =>
@@ -46,7 +46,7 @@ function slowdowns() {
   // Twice as slow, or half, is as strong as it gets.
   const strength = (factor) => Math.min(1, Math.abs(Math.log2(factor))) * 0.8;
   const draw = (heat, width) => matrix({
-    title: `Slowdown by rank, ${data.runs[heat.run].label}`, axis: "rank", width, left: Math.min(210, width * 0.42),
+    title: `Slowdown by rank, ${data.runs[heat.run].role}`, axis: "rank", width, left: Math.min(210, width * 0.42),
     description: "A row a block, a column a rank; the data is in the table below.",
     rows: heat.rows.map((row) => short(data.blocks[row.block])), columns: heat.ranks, cell: { most: 84, height: 24 },
     cells: heat.rows.map((row) => row.factors.map((factor, rank) => factor === null ? null : {
@@ -56,7 +56,7 @@ function slowdowns() {
   section("heat", scaleLegend([["var(--cold)", 0.8, "0.5x or less"], ["var(--cold)", 0, "1x"], ["var(--hot)", strength(1.25), "1.25x"], ["var(--hot)", strength(1.5), "1.5x"], ["var(--hot)", 0.8, "2x or more"]]),
     panelsOf(data.slowdowns, draw),
     behind("slowdowns by rank", ["Block", "Axis", "Run", "Rank", "Slowdown"], () => data.slowdowns.flatMap((heat) => heat.rows.flatMap((row) =>
-      row.factors.map((factor, n) => [data.blocks[row.block].name, data.blocks[row.block].axis ?? "-", data.runs[heat.run].label, heat.ranks[n], factor === null ? null : shown(factor, factor.toFixed(3))])))));
+      row.factors.map((factor, n) => [data.blocks[row.block].name, data.blocks[row.block].axis ?? "-", data.runs[heat.run].role, heat.ranks[n], factor === null ? null : shown(factor, factor.toFixed(3))])))));
 }
 
 function waits() {
@@ -64,7 +64,7 @@ function waits() {
   if (some.length === 0) return;
   const most = Math.max(1, ...some.flatMap((wait) => wait.wait_ns.flat().filter((ns) => ns !== null)));
   const draw = (wait, width) => matrix({
-    title: `Waiting of each rank in each step, ${data.runs[wait.run].label}`, width, left: 64,
+    title: `Waiting of each rank in each step, ${data.runs[wait.run].role}`, width, left: 64,
     axis: wait.a_column > 1 ? `step, a column the mean of ${wait.a_column}` : "step", description: "A row a rank, a column a step; the data is in the table below.",
     rows: wait.ranks.map((rank) => `rank ${rank}`), columns: wait.wait_ns[0].map((_, n) => n * wait.a_column + 1), cell: { most: 40, height: 20, label: 34 },
     cells: wait.wait_ns.map((row, rank) => row.map((ns, step) => ns === null ? null : {
@@ -72,14 +72,14 @@ function waits() {
   });
   section("waits", scaleLegend([["var(--heat)", 0, "0"], ["var(--heat)", 0.45, time(most / 2)], ["var(--heat)", 0.9, time(most)]]), panelsOf(some, draw),
     behind("waits", ["Run", "Rank", "Step", "Wait (ms)"], () => some.flatMap((wait) => wait.wait_ns.flatMap((row, rank) =>
-      row.map((ns, step) => [data.runs[wait.run].label, wait.ranks[rank], step * wait.a_column + 1, ns === null ? null : shown(ns, ms(ns))])))));
+      row.map((ns, step) => [data.runs[wait.run].role, wait.ranks[rank], step * wait.a_column + 1, ns === null ? null : shown(ns, ms(ns))])))));
 }
 
 function exchanged() {
   if (data.bytes.length === 0) return;
   const most = Math.max(1, ...data.bytes.flatMap((one) => one.bytes.flatMap((row, from) => row.filter((_, to) => to !== from))));
   const draw = (one, width) => matrix({
-    title: `Bytes of all-to-alls from rank to rank, ${data.runs[one.run].label}`, axis: `to rank; ${one.executions} executions in the step`, width, left: 84,
+    title: `Bytes of all-to-alls from rank to rank, ${data.runs[one.run].role}`, axis: `to rank; ${one.executions} executions in the step`, width, left: 84,
     description: "A row a sender, a column a receiver; the data is in the table below.",
     rows: one.bytes.map((_, rank) => `from rank ${rank}`), columns: one.bytes.map((_, rank) => rank), cell: { most: 96, height: one.bytes.length > 32 ? 12 : 26 },
     cells: one.bytes.map((row, from) => row.map((value, to) => ({
@@ -88,5 +88,5 @@ function exchanged() {
   });
   section("bytes", scaleLegend([["var(--heat)", 0, "0"], ["var(--heat)", 0.35, bytes(most / 2)], ["var(--heat)", 0.7, bytes(most)]]), panelsOf(data.bytes, draw),
     behind("bytes from rank to rank", ["Run", "From", "To", "Bytes"], () => data.bytes.flatMap((one) => one.bytes.flatMap((row, from) =>
-      row.map((value, to) => [data.runs[one.run].label, from, to, value])))));
+      row.map((value, to) => [data.runs[one.run].role, from, to, value])))));
 }

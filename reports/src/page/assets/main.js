@@ -8,7 +8,7 @@ redrawAll();
 
 const contents = document.getElementById("contents");
 contents.append(...[...document.querySelectorAll("main > section")].filter((part) => !part.hidden)
-  .map((part) => el("a", { href: `#${part.id}` }, part.querySelector("h2").textContent)));
+  .map((part) => el("a", { href: `#${part.id}` }, part.dataset.short)));
 contents.hidden = false;
 
 const theme = document.getElementById("theme");

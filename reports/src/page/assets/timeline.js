@@ -8,7 +8,9 @@ function timelines() {
     ranks: line.ranks.map((rank) => ({ ...rank, lanes: rank.lanes.map(unpack) })),
   }));
   const end = Math.max(...all.flatMap((line) => line.ranks.map(endOf)));
-  const begin = Math.min(...all.flatMap((line) => line.ranks.map(beginOf)));
+  // From the moment at which the iteration began, unless nothing ran for long.
+  const first = Math.min(...all.flatMap((line) => line.ranks.map(beginOf)));
+  const begin = first < end / 50 ? 0 : first;
   const ranks = [...new Set(all.flatMap((line) => line.ranks.map((rank) => rank.rank)))].sort((a, b) => a - b);
   const last = all[all.length - 1];
   const longest = last.ranks.reduce((a, b) => (endOf(b) - beginOf(b) > endOf(a) - beginOf(a) ? b : a)).rank;
@@ -62,11 +64,11 @@ function timelines() {
 
   const used = new Set(all.flatMap((line) => line.ranks.flatMap((rank) => rank.lanes.flatMap((lane) => lane.runs.map((run) => run.block)))));
   section("timeline", timelineLegend([...used].map((index) => data.blocks[index])), tools, box,
-    ...all.filter((line) => line.left_out).map((line) => el("p", { class: "note" }, `${data.runs[line.run].label}: ${line.left_out}`)),
+    ...all.filter((line) => line.left_out).map((line) => el("p", { class: "note" }, `${data.runs[line.run].role}: ${line.left_out}`)),
     behind("executions of these steps", ["Run", "Rank", "Lane", "Block", "Axis", "Start (ms)", "End (ms)", "Wait (ms)", "Exposed (ms)"], () =>
       all.flatMap((line) => line.ranks.flatMap((rank) => rank.lanes.flatMap((lane) => lane.runs.map((run) => {
         const block = data.blocks[run.block];
-        return [data.runs[line.run].label, rank.rank, lane.name, block.name, block.axis ?? "-", shown(run.start, ms(run.start)),
+        return [data.runs[line.run].role, rank.rank, lane.name, block.name, block.axis ?? "-", shown(run.start, ms(run.start)),
           shown(run.end, ms(run.end)), shown(run.wait, ms(run.wait)), shown(exposedOf(run, rank), ms(exposedOf(run, rank)))];
       }))))));
   redraws.push(draw);
@@ -106,9 +108,10 @@ function timelineLegend(blocks) {
     fills.get(fillOf).add(kind);
   }
   const items = [...fills].map(([fillOf, names]) => [swatch(fillOf), [...names].join(", ")]);
-  items.push([[svg("defs", {}, hatching("hatch-legend")), swatch("var(--soft)"),
+  const comm = colour(blocks.find((block) => block.role === "comm") ?? blocks[0]);
+  items.push([[svg("defs", {}, hatching("hatch-legend")), swatch(comm),
     svg("rect", { x: 3, y: 1, width: 16, height: 10, rx: 2, fill: "url(#hatch-legend)" })], "exposed"]);
-  items.push([svg("rect", { x: 3, y: 1, width: 16, height: 10, rx: 2, style: "fill: var(--soft)", "fill-opacity": 0.35 }), "waiting for a rank"]);
+  items.push([svg("rect", { x: 3, y: 1, width: 16, height: 10, rx: 2, style: `fill: ${comm}`, "fill-opacity": 0.35 }), "waiting for a rank"]);
   return legend(items);
 }
 
@@ -119,12 +122,12 @@ function timelineDrawing(all, view, width) {
   const parts = [svg("defs", {}, hatching("hatch"),
     svg("clipPath", { id: "inside" }, svg("rect", { x: left, y: 0, width: width - left - 8, height: 9999 })))];
   const hits = [];
+  const most = ticks(view.from, view.to, Math.max(3, Math.floor((width - left) / 110)));
   let y = 4;
-  const drawnRanks = [];
   for (const line of all) {
     for (const rank of line.ranks.filter((rank) => view.rank === null || rank.rank === view.rank)) {
       const span = time(endOf(rank) - beginOf(rank));
-      parts.push(label(0, y + 14, `${data.runs[line.run].label} · rank ${rank.rank} · ${span}`, width, { class: "strong" }));
+      parts.push(label(0, y + 14, `${data.runs[line.run].role} · rank ${rank.rank} · ${span}`, width, { class: "strong" }));
       y += height.title;
       for (const lane of rank.lanes) {
         parts.push(label(0, y + 14, lane.name, left - 10, { class: "soft" }),
@@ -133,19 +136,17 @@ function timelineDrawing(all, view, width) {
         hits.push({ y, height: height.lane, lane, rank, run: line.run });
         y += height.lane + height.gap;
       }
-      drawnRanks.push(rank);
+      parts.push(...most.map((ns) => svg("line", { x1: x(ns), x2: x(ns), y1: y - rank.lanes.length * (height.lane + height.gap), y2: y, class: "over" })));
       y += 8;
     }
   }
-  const most = ticks(view.from, view.to, Math.max(3, Math.floor((width - left) / 110)));
   const unit = view.to >= 1e6 ? ["ms", 1e6] : ["µs", 1e3];
   const places = decimals((most[1] - most[0]) / unit[1] || 1);
-  const grid = most.map((ns) => svg("line", { x1: x(ns), x2: x(ns), y1: 0, y2: y, class: "grid" }));
   const marks = most.map((ns) => svg("text", { x: x(ns), y: y + 14, "text-anchor": "middle", class: "soft" },
     `${(ns / unit[1]).toFixed(places)}${ns === most[most.length - 1] ? ` ${unit[0]}` : ""}`));
-  const names = all.map((line) => data.runs[line.run].label).join(" over ");
+  const names = all.map((line) => data.runs[line.run].role).join(" over ");
   const element = drawing(width, y + 20, `Timeline of one step: ${names}`, "A row a lane; the data is in the table below.",
-    ...grid, ...parts, svg("line", { x1: left, x2: width - 8, y1: y, y2: y, class: "axis" }), ...marks);
+    ...parts, svg("line", { x1: left, x2: width - 8, y1: y, y2: y, class: "axis" }), ...marks);
   return { element, hits: hits.map((hit) => ({ ...hit, left, right: width - 8 })) };
 }
 
@@ -180,8 +181,9 @@ function lanePaths(lane, rank, view, x, y, height) {
   for (const run of lane.runs) {
     const [a, b] = [x(Math.max(run.start, view.from)), x(Math.min(run.end, view.to))];
     const name = data.blocks[run.block].name;
-    if (b - a < name.length * 6.6 + 10 || data.blocks[run.block].role !== "compute") continue;
-    drawn.push(svg("text", { x: (a + b) / 2, y: y + 14, "text-anchor": "middle" }, name));
+    const comm = data.blocks[run.block].role === "comm";
+    if (b - a < name.length * 6.8 + 10 || (comm && (run.wait > 0 || cuts(run, rank.exposed).length > 0))) continue;
+    drawn.push(svg("text", { x: (a + b) / 2, y: y + 14, "text-anchor": "middle", class: comm ? "inverse" : "" }, name));
   }
   return [svg("g", { "clip-path": "url(#inside)" }, ...drawn)];
 }
@@ -219,7 +221,7 @@ function pointing(box, view, hits, look) {
 
 function described(run, hit) {
   const block = data.blocks[run.block];
-  const lines = [named(block), `${data.runs[hit.run].label}, rank ${hit.rank.rank}, lane ${hit.lane.name}`,
+  const lines = [named(block), `${data.runs[hit.run].role}, rank ${hit.rank.rank}, lane ${hit.lane.name}`,
     `${time(run.start)} to ${time(run.end)}: ${time(run.end - run.start)}`];
   if (block.role === "comm") {
     lines.push(`waiting ${time(run.wait)}, transfer ${time(run.end - run.start - run.wait)}`, `exposed ${time(exposedOf(run, hit.rank))}`);
