@@ -49,6 +49,7 @@ pub fn info(id: &str, iterations: u32, rounds: u32) -> RunInfo {
             back_to_back: 1,
         },
         environment: Environment::default(),
+        clock_error_ns: None,
         notes: Vec::new(),
     }
 }
