@@ -11,6 +11,7 @@
 //!
 //! This crate runs nothing, knows no back end, reads no clock and prints nothing.
 
+mod beside;
 mod columns;
 mod error;
 mod exposure;

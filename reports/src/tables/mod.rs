@@ -9,7 +9,10 @@
 
 mod blocks;
 mod exposure;
+mod fidelity;
 mod frame;
+mod interference;
+mod quantiles;
 mod schema;
 mod steps;
 mod view;
@@ -64,7 +67,16 @@ pub trait Report: Sync {
 }
 
 /// Every report, the default one first.
-pub static REPORTS: &[&dyn Report] = &[&blocks::Blocks, &blocks::Wide, &steps::Steps, &exposure::ByAxis, &waits::Waits];
+pub static REPORTS: &[&dyn Report] = &[
+    &blocks::Blocks,
+    &blocks::Wide,
+    &steps::Steps,
+    &exposure::ByAxis,
+    &interference::Interference,
+    &fidelity::ByBlock,
+    &waits::Waits,
+    &quantiles::Quantiles,
+];
 
 /// The first column of what is written for programs.
 pub const SCHEMA: Field = Field::count("schema", "version of the columns of all tables");
