@@ -13,6 +13,8 @@ pub struct Maker<'a> {
     pub backend: &'a str,
     pub settings: Settings,
     pub notes: Vec<String>,
+    /// How far apart the clocks of ranks may be, in nanoseconds, where it is known.
+    pub clock_error_ns: Option<u64>,
     pub launched: Option<Launched>,
 }
 
@@ -43,6 +45,7 @@ pub fn info(id: String, pattern: &Pattern, text: &str, world: &World, maker: Mak
             command: command(),
             ..environment(maker.backend)
         },
+        clock_error_ns: maker.clock_error_ns,
         notes: maker.notes,
     }
 }

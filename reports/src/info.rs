@@ -36,6 +36,10 @@ pub struct RunInfo {
     pub settings: Settings,
     /// Where it ran.
     pub environment: Environment,
+    /// How far off the clock of one rank may be from that of another, in nanoseconds, where it is known: the error of
+    /// waits and transfers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock_error_ns: Option<u64>,
     /// What a reader of its numbers should know, as sentences without their full stop.
     #[serde(default)]
     pub notes: Vec<String>,

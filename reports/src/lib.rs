@@ -11,6 +11,7 @@
 //!
 //! This crate runs nothing, knows no back end, reads no clock and prints nothing.
 
+mod beside;
 mod columns;
 mod error;
 mod exposure;
@@ -31,7 +32,7 @@ mod view;
 
 pub use columns::{Columns, Nullable};
 pub use error::{Error, Result};
-pub use exposure::{Exposure, Figures, Interval, RankStep, Role, sweep};
+pub use exposure::{Exposure, Figures, Interval, RankStep, Role, Waits, sweep};
 pub use fidelity::Fidelity;
 pub use info::{AxisInfo, Environment, Origin, PatternInfo, RUN_SCHEMA, RunInfo, Settings};
 pub use method::Headline;
@@ -43,5 +44,5 @@ pub use run::Run;
 pub use store::RunWriter;
 pub use summary::summary;
 #[cfg(feature = "tables")]
-pub use tables::{REPORTS, Report};
+pub use tables::{Field, Kind, REPORTS, RUN, Report, TABLE_SCHEMA};
 pub use view::{Show, Shown, Value, View};

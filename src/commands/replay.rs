@@ -117,6 +117,7 @@ impl Job<'_> {
             backend: self.backend.name(),
             settings: recorded(&self.settings, self.backend),
             notes,
+            clock_error_ns: None,
             launched,
         };
         record::info(id, self.pattern, self.text, &self.plan.world, maker)

@@ -207,5 +207,5 @@ fn several_runs_have_their_own_rows() {
     );
     assert_eq!(view.shown[0].heading, "Run");
     let table = report("blocks").table(&[run("before", 3, 1)]).unwrap();
-    assert_eq!((table.height(), table.width()), (4, 20));
+    assert_eq!((table.height(), table.width()), (4, 1 + report("blocks").fields().len()));
 }
