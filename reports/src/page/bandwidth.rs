@@ -1,9 +1,10 @@
-//! Bus bandwidth over size, of the table `blocks`.
+//! Bus bandwidth over size: columns of the table `blocks`.
 
 use serde::Serialize;
 
+use super::cells::Cells;
 use super::sources::{Blocks, Source};
-use crate::{Value, View};
+use crate::View;
 
 /// A block in one state of one run.
 #[derive(Debug, PartialEq, Serialize)]
@@ -17,20 +18,15 @@ pub(super) struct Point {
     busbw_gbps: f64,
 }
 
-/// The points of all runs: each row of `blocks` that has a size and a bus bandwidth, overlapped and alone.
+/// The points of all runs: each row that has a size and a bus bandwidth, overlapped and alone.
 pub(super) fn all(sources: &[Source<'_>], blocks: &Blocks, table: &View) -> Vec<Point> {
     let mut points = Vec::new();
-    for row in 0..table.rows.len() {
-        let text = |key| match table.value(row, key) {
-            Value::Text(text) => Some(text.as_str()),
-            _ => None,
-        };
-        let run = sources.iter().position(|source| Some(source.run.info.id.as_str()) == text("run"));
-        let block = text("block").and_then(|name| blocks.named(name, text("axis")));
-        let (Some(run), Some(block)) = (run, block) else { continue };
-        let Value::Integer(size_bytes) = *table.value(row, "size_bytes") else { continue };
+    for row in Cells::all(table) {
+        let (Some(run), Some(block)) = (row.run(sources), row.block(blocks, "block", "axis")) else { continue };
+        // A logarithm of nothing has no place on the axis.
+        let Some(size_bytes) = row.count("size_bytes").filter(|bytes| *bytes > 0) else { continue };
         for (state, key) in [("overlapped", "busbw_gbps"), ("alone", "alone_busbw_gbps")] {
-            if let Value::Real(busbw_gbps) = *table.value(row, key) {
+            if let Some(busbw_gbps) = row.real(key) {
                 points.push(Point { run, block, state, size_bytes, busbw_gbps });
             }
         }

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::sources::{Block, Blocks, Source};
-use super::{PageOptions, bandwidth, bytes, distributions, slowdowns, timeline, view, waits, waterfall};
+use super::{PageOptions, bandwidth, bytes, distributions, interference, timeline, view, waits, waterfall};
 use crate::View;
 
 /// The data of a page. Times are whole nanoseconds, so that nothing is rounded before it is drawn.
@@ -16,7 +16,7 @@ pub(super) struct Data {
     pub distributions: Vec<distributions::Curve>,
     pub bandwidth: Vec<bandwidth::Point>,
     pub link_gbps: Option<f64>,
-    pub slowdowns: Vec<slowdowns::Slowdowns>,
+    pub interference: Vec<interference::Pair>,
     pub waits: Vec<waits::Waits>,
     pub bytes: Vec<bytes::Bytes>,
 }
@@ -33,15 +33,16 @@ impl Data {
     pub fn of(sources: &[Source<'_>], views: &[(&str, &str, View)], options: &PageOptions) -> Self {
         let blocks = Blocks::of(sources);
         let runs = || 0..sources.len();
+        let table = |name| view(views, name);
         Self {
             runs: sources.iter().map(|s| Named { role: s.role.clone(), label: s.label.clone() }).collect(),
             timelines: runs().filter_map(|run| timeline::of(sources, &blocks, run)).collect(),
             waterfalls: runs().filter_map(|run| waterfall::of(sources, &blocks, run)).collect(),
-            distributions: distributions::all(sources, &blocks),
-            bandwidth: view(views, "blocks").map_or_else(Vec::new, |table| bandwidth::all(sources, &blocks, table)),
+            distributions: table("quantiles").map_or_else(Vec::new, |t| distributions::all(sources, &blocks, t)),
+            bandwidth: table("blocks").map_or_else(Vec::new, |t| bandwidth::all(sources, &blocks, t)),
             link_gbps: options.link_gbps,
-            slowdowns: runs().filter_map(|run| slowdowns::of(sources, &blocks, run)).collect(),
-            waits: runs().filter_map(|run| waits::of(sources, run)).collect(),
+            interference: table("interference").map_or_else(Vec::new, |t| interference::all(sources, &blocks, t)),
+            waits: runs().filter_map(|run| waits::of(sources, run, table("waits")?)).collect(),
             bytes: runs().filter_map(|run| bytes::of(sources, run)).collect(),
             blocks: blocks.all,
         }

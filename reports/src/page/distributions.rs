@@ -1,13 +1,12 @@
-//! How the times of each block are distributed, overlapped and alone.
+//! How the times of each block are distributed, overlapped and alone: the table `quantiles`.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::cells::Cells;
 use super::sources::{Blocks, Source};
-
-/// Most points of a curve. With more executions these are its percentiles, from the smallest to the largest.
-const POINTS: usize = 101;
+use crate::View;
 
 /// The times of a block in one state of one run.
 #[derive(Debug, PartialEq, Serialize)]
@@ -16,52 +15,26 @@ pub(super) struct Curve {
     block: usize,
     /// Number of the run.
     run: usize,
-    state: &'static str,
+    state: String,
     /// Executions.
-    n: usize,
-    /// What slowdown compares, ascending: all of them if they are few, else percentiles.
+    n: u64,
+    /// The percentiles from 0 to 100.
     ns: Vec<u64>,
 }
 
-/// The curves of all runs, by block, then run, overlapped before alone.
-pub(super) fn all(sources: &[Source<'_>], blocks: &Blocks) -> Vec<Curve> {
-    let mut groups: BTreeMap<_, Vec<u64>> = BTreeMap::new();
-    for (run, source) in sources.iter().enumerate() {
-        let columns = source.run.measurements();
-        for row in 0..columns.len() {
-            let Some(ns) = source.run.compared_ns(row) else { continue };
-            let block = blocks.number(sources, run, row);
-            groups.entry((block, run, columns.state[row])).or_default().push(ns);
-        }
+/// The curves of all runs, by block, then run.
+pub(super) fn all(sources: &[Source<'_>], blocks: &Blocks, table: &View) -> Vec<Curve> {
+    let mut curves: BTreeMap<(usize, usize, String), Curve> = BTreeMap::new();
+    for row in Cells::all(table) {
+        let (Some(run), Some(block)) = (row.run(sources), row.block(blocks, "block", "axis")) else { continue };
+        let (Some(state), Some(n), Some(ns)) = (row.text("state"), row.count("executions"), row.ns("time_ms")) else {
+            continue;
+        };
+        curves
+            .entry((block, run, state.to_owned()))
+            .or_insert_with(|| Curve { block, run, state: state.to_owned(), n, ns: Vec::new() })
+            .ns
+            .push(ns);
     }
-    groups
-        .into_iter()
-        .map(|((block, run, of), mut values)| {
-            values.sort_unstable();
-            Curve { block, run, state: of.name(), n: values.len(), ns: points(&values) }
-        })
-        .collect()
-}
-
-/// At most [`POINTS`] of ascending values, the first and the last among them.
-fn points(sorted: &[u64]) -> Vec<u64> {
-    if sorted.len() <= POINTS {
-        return sorted.to_vec();
-    }
-    // Nearest rank, by integers: place of the i-th of 100 parts.
-    (0..POINTS).map(|i| sorted[(i * (sorted.len() - 1) + (POINTS - 1) / 2) / (POINTS - 1)]).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn many_values_become_percentiles() {
-        let all: Vec<u64> = (0..1001).collect();
-        let points = points(&all);
-        assert_eq!(points.len(), 101);
-        assert_eq!((points[0], points[50], points[99], points[100]), (0, 500, 990, 1000));
-        assert_eq!(super::points(&all[..101]), all[..101]);
-    }
+    curves.into_values().collect()
 }

@@ -9,12 +9,13 @@
 
 mod bandwidth;
 mod bytes;
+mod cells;
 mod data;
 mod distributions;
 mod escape;
 mod headline;
+mod interference;
 mod method;
-mod slowdowns;
 mod sources;
 mod tables;
 mod template;

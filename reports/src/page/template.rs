@@ -22,6 +22,11 @@ const SCRIPTS: [&str; 8] = [
     include_str!("assets/main.js"),
 ];
 
+/// The tables that stand elsewhere: `blocks` in its own section, the others, which are long, behind their drawings.
+const DRAWN: [&str; 3] = ["blocks", "waits", "quantiles"];
+/// Most rows of a table that is open from the beginning.
+const SHORT: usize = 12;
+
 /// The whole page.
 pub(super) fn page(sources: &[Source<'_>], views: &[(&str, &str, View)], data: &Data, options: &PageOptions) -> String {
     let top = headline::top(sources, views);
@@ -40,10 +45,11 @@ pub(super) fn page(sources: &[Source<'_>], views: &[(&str, &str, View)], data: &
         view(views, "blocks").map_or_else(String::new, |view| tables::table(&together(view, sources), "Blocks"));
     let others: Vec<String> = views
         .iter()
-        .filter(|(name, _, view)| *name != "blocks" && !view.rows.is_empty())
+        .filter(|(name, _, view)| !DRAWN.contains(name) && !view.rows.is_empty())
         .map(|(name, about, view)| {
             let (name, about, table) = (html(name), html(about), tables::table(&together(view, sources), name));
-            format!("<details open><summary>Table <code>{name}</code></summary><p>{about}</p>{table}</details>\n")
+            let open = if view.rows.len() <= SHORT { " open" } else { "" };
+            format!("<details{open}><summary>Table <code>{name}</code></summary><p>{about}</p>{table}</details>\n")
         })
         .collect();
     fill(FRAME, |name| match name {

@@ -17,7 +17,9 @@ pub(super) struct Waterfall {
     pub compute_ns: u64,
     /// Per block of the page: communication that no compute hid, summed.
     pub exposed_ns: Vec<u64>,
-    /// Inside a rank's span, neither compute nor communication: copies, and nothing at all.
+    /// Inside a rank's span: only copies and sets.
+    pub copies_ns: u64,
+    /// Inside a rank's span: nothing.
     pub idle_ns: u64,
     /// From a rank's own end to that of the iteration's longest one.
     pub shorter_ns: u64,
@@ -32,6 +34,7 @@ pub(super) fn of(sources: &[Source<'_>], blocks: &Blocks, run: usize) -> Option<
         step_ns: 0,
         compute_ns: 0,
         exposed_ns: vec![0; blocks.all.len()],
+        copies_ns: 0,
         idle_ns: 0,
         shorter_ns: 0,
     };
@@ -41,7 +44,8 @@ pub(super) fn of(sources: &[Source<'_>], blocks: &Blocks, run: usize) -> Option<
             let figures = step.figures;
             this.step_ns += longest_ns;
             this.compute_ns += figures.compute_ns;
-            this.idle_ns += figures.span_ns - figures.compute_ns - figures.exposed_ns;
+            this.copies_ns += figures.copies_ns;
+            this.idle_ns += figures.idle_ns();
             this.shorter_ns += longest_ns - figures.span_ns;
         }
     }
@@ -57,6 +61,6 @@ pub(super) fn of(sources: &[Source<'_>], blocks: &Blocks, run: usize) -> Option<
 impl Waterfall {
     /// What the parts sum to.
     pub fn sum_ns(&self) -> u64 {
-        self.compute_ns + self.exposed_ns.iter().sum::<u64>() + self.idle_ns + self.shorter_ns
+        self.compute_ns + self.exposed_ns.iter().sum::<u64>() + self.copies_ns + self.idle_ns + self.shorter_ns
     }
 }

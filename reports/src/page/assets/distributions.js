@@ -22,11 +22,11 @@ function distributions() {
   section("distributions", runLegend(groups), panels, groups.length > most ? el("p", { class: "tools" }, more) : "",
     behind("percentiles", ["Block", "Axis", "Run", "State", "Executions", "Min (ms)", "P25", "Median", "P75", "P95", "Max"], () =>
       groups.flatMap(({ block, curves }) => curves.map((curve) => [block.name, block.axis ?? "-", data.runs[curve.run].role, curve.state, curve.n,
-        ...[0, 0.25, 0.5, 0.75, 0.95, 1].map((share) => { const ns = quantile(curve.ns, share); return shown(ns, ms(ns)); })]))));
+        ...[0, 25, 50, 75, 95, 100].map((percent) => { const ns = quantile(curve.ns, percent); return shown(ns, ms(ns)); })]))));
 }
 
-const quantile = (ns, share) => ns[Math.max(0, Math.ceil(share * ns.length) - 1)];
-const middle = (ns) => (ns[Math.floor((ns.length - 1) / 2)] + ns[Math.floor(ns.length / 2)]) / 2;
+const quantile = (ns, percent) => ns[percent];
+const middle = (ns) => ns[50];
 
 // The last run is drawn strong, those before it thin: before under after.
 const weightOf = (run) => (run === data.runs.length - 1 ? 2 : 1);
@@ -86,10 +86,9 @@ function logTicks(from, to, count) {
   return [];
 }
 
-// All executions as steps; percentiles of many as a line.
-function steps({ n, ns }, x, y) {
-  const share = (i) => (ns.length === n ? i / n : Math.max(0, i - 1) / (ns.length - 1));
+// Percentiles by nearest rank: so many percent took at most so long, and nobody less than the smallest.
+function steps({ ns }, x, y) {
   let d = `M${x(ns[0]).toFixed(1)} ${y(0).toFixed(1)}`;
-  ns.forEach((value, i) => { d += `H${x(value).toFixed(1)}V${y(share(i + 1)).toFixed(1)}`; });
+  ns.forEach((value, percent) => { d += `H${x(value).toFixed(1)}V${y(percent / 100).toFixed(1)}`; });
   return d;
 }

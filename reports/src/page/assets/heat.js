@@ -1,14 +1,17 @@
-// Matrices: slowdown of a block on a rank, waits of a rank in a step, bytes from rank to rank.
+// Matrices: what a block costs another, waits of a rank in a step, bytes from rank to rank.
 
 // `cells[row][column]` is null, or { fill, strength 0 to 1, text, tip }.
-function matrix({ title, description, rows, columns, cells, width, left, cell, axis }) {
-  const size = Math.min(cell.most, (width - left - 4) / columns.length);
+function matrix({ title, description, rows, columns, cells, width, left, cell, axis, slanted = 0 }) {
+  const size = Math.max(cell.least ?? 0, Math.min(cell.most, (width - left - 4) / columns.length));
   const high = cell.height ?? size;
-  const top = 34;
+  const top = 34 + slanted;
   const every = Math.max(1, Math.ceil((cell.label ?? 26) / size));
   const drawn = [label(left, 12, axis, width - left, { class: "soft" })];
   columns.forEach((name, n) => {
-    if (n % every === 0) drawn.push(svg("text", { x: left + (n + 0.5) * size, y: top - 6, "text-anchor": "middle", class: "soft" }, name));
+    if (slanted > 0) {
+      const [px, py] = [left + (n + 0.5) * size, top - 8];
+      drawn.push(label(px, py, name, (slanted + 10) * 1.35, { transform: `rotate(-45 ${px} ${py})` }));
+    } else if (n % every === 0) drawn.push(svg("text", { x: left + (n + 0.5) * size, y: top - 6, "text-anchor": "middle", class: "soft" }, name));
   });
   rows.forEach((name, r) => {
     drawn.push(label(left - 8, top + r * high + high / 2 + 4, name, left - 12, { "text-anchor": "end" }));
@@ -28,7 +31,7 @@ function matrix({ title, description, rows, columns, cells, width, left, cell, a
       drawn.push(element);
     });
   });
-  return drawing(Math.max(left + columns.length * size, Math.min(width, 200)), top + rows.length * high + 4, title, description, ...drawn);
+  return drawing(Math.max(left + columns.length * size + slanted, Math.min(width, 200)), top + rows.length * high + 4, title, description, ...drawn);
 }
 
 function panelsOf(items, draw) {
@@ -41,23 +44,48 @@ function panelsOf(items, draw) {
 const scaleLegend = (steps) => legend(steps.map(([fillOf, strength, text]) =>
   [[svg("rect", { x: 3, y: 1, width: 16, height: 10, class: "lane" }), svg("rect", { x: 3, y: 1, width: 16, height: 10, style: `fill: ${fillOf}`, "fill-opacity": strength })], text]));
 
-function slowdowns() {
-  if (data.slowdowns.length === 0) return;
+// Communication beside everything, and compute beside communication: rows and columns in the order of the pattern, the
+// communicating ones first.
+function interference() {
+  if (data.interference.length === 0) return;
   // Twice as slow, or half, is as strong as it gets.
   const strength = (factor) => Math.min(1, Math.abs(Math.log2(factor))) * 0.8;
-  const draw = (heat, width) => matrix({
-    title: `Slowdown by rank, ${data.runs[heat.run].role}`, axis: "rank", width, left: Math.min(210, width * 0.42),
-    description: "A row a block, a column a rank; the data is in the table below.",
-    rows: heat.rows.map((row) => short(data.blocks[row.block])), columns: heat.ranks, cell: { most: 84, height: 24 },
-    cells: heat.rows.map((row) => row.factors.map((factor, rank) => factor === null ? null : {
-      fill: factor >= 1 ? "var(--hot)" : "var(--cold)", strength: strength(factor), text: factor.toFixed(2),
-      tip: `${named(data.blocks[row.block])}, rank ${heat.ranks[rank]}\n${factor.toFixed(3)} x its time alone` })),
-  });
+  const runs = [...new Set(data.interference.map((pair) => pair.run))];
+  const heats = runs.map((run) => {
+    const pairs = data.interference.filter((pair) => pair.run === run);
+    const alone = pairs.some((pair) => pair.against_alone !== null);
+    const factor = (pair) => (alone ? pair.against_alone : pair.against_without);
+    const known = pairs.filter((pair) => factor(pair) !== null);
+    const order = (key) => [...new Set(known.map((pair) => pair[key]))].sort((a, b) =>
+      (data.blocks[b].role === "comm") - (data.blocks[a].role === "comm") || a - b);
+    return { run, alone, factor, known, rows: order("block"), columns: order("beside") };
+  }).filter((heat) => heat.known.length > 0);
+  if (heats.length === 0) return;
+  const draw = (heat, width) => {
+    const cell = (block, beside) => {
+      const pair = heat.known.find((one) => one.block === block && one.beside === beside);
+      if (!pair) return null;
+      const factor = heat.factor(pair);
+      const times = [["with it", pair.with_ns], ["without it", pair.without_ns], ["alone", pair.alone_ns]];
+      return { fill: factor >= 1 ? "var(--hot)" : "var(--cold)", strength: strength(factor), text: factor.toFixed(2),
+        tip: [named(data.blocks[block]), `beside ${named(data.blocks[beside])}: ${factor.toFixed(3)} x ${heat.alone ? "alone" : "without it"}`,
+          ...times.filter(([, ns]) => ns !== null).map(([name, ns]) => `${name} ${time(ns)}`),
+          `${pair.with} executions; it is there for ${(pair.beside_pct ?? 0).toFixed(0)} % of the time`].join("\n") };
+    };
+    const left = Math.min(200, width * 0.36);
+    return el("div", { class: "sideways", tabindex: "0" }, matrix({
+      title: `Who slows whom down, ${data.runs[heat.run].role}`, axis: `beside; against the time ${heat.alone ? "alone" : "without it"}`, width, left,
+      description: "A row the block that is looked at, a column the one beside it; the data is in the table below.", slanted: 84,
+      rows: heat.rows.map((block) => short(data.blocks[block])), columns: heat.columns.map((block) => short(data.blocks[block])),
+      cell: { most: 46, least: 36, height: 22 }, cells: heat.rows.map((block) => heat.columns.map((beside) => cell(block, beside))) }));
+  };
   section("heat", scaleLegend([["var(--cold)", 0.8, "0.5x or less"], ["var(--cold)", 0, "1x"], ["var(--hot)", strength(1.25), "1.25x"], ["var(--hot)", strength(1.5), "1.5x"], ["var(--hot)", 0.8, "2x or more"]]),
-    panelsOf(data.slowdowns, draw),
-    behind("slowdowns by rank", ["Block", "Axis", "Run", "Rank", "Slowdown"], () => data.slowdowns.flatMap((heat) => heat.rows.flatMap((row) =>
-      row.factors.map((factor, n) => [data.blocks[row.block].name, data.blocks[row.block].axis ?? "-", data.runs[heat.run].role, heat.ranks[n], factor === null ? null : shown(factor, factor.toFixed(3))])))));
+    panelsOf(heats, draw),
+    behind("interference", ["Run", "Block", "Beside", "Its time (%)", "Executions with", "With (ms)", "Without (ms)", "Alone (ms)", "With / alone", "With / without"], () =>
+      data.interference.map((pair) => [data.runs[pair.run].role, named(data.blocks[pair.block]), named(data.blocks[pair.beside]), number(pair.beside_pct, 1), pair.with,
+        ...[pair.with_ns, pair.without_ns, pair.alone_ns].map((ns) => (ns === null ? null : shown(ns, ms(ns)))), number(pair.against_alone, 3), number(pair.against_without, 3)])));
 }
+const number = (value, places) => (value === null ? null : shown(value, value.toFixed(places)));
 
 function waits() {
   const some = data.waits.filter((wait) => wait.ranks.length > 1);
@@ -68,7 +96,7 @@ function waits() {
     axis: wait.a_column > 1 ? `step, a column the mean of ${wait.a_column}` : "step", description: "A row a rank, a column a step; the data is in the table below.",
     rows: wait.ranks.map((rank) => `rank ${rank}`), columns: wait.wait_ns[0].map((_, n) => n * wait.a_column + 1), cell: { most: 40, height: 20, label: 34 },
     cells: wait.wait_ns.map((row, rank) => row.map((ns, step) => ns === null ? null : {
-      fill: "var(--heat)", strength: 0.9 * (ns / most), tip: `rank ${wait.ranks[rank]}, step ${step * wait.a_column + 1}\nwaits ${time(ns)}` })),
+      fill: "var(--heat)", strength: 0.9 * (ns / most), tip: `rank ${wait.ranks[rank]}, step ${step * wait.a_column + 1}\nwaits ${time(ns)}\nover all steps last in ${wait.last[rank][0]} of ${wait.last[rank][1]} calls` })),
   });
   section("waits", scaleLegend([["var(--heat)", 0, "0"], ["var(--heat)", 0.45, time(most / 2)], ["var(--heat)", 0.9, time(most)]]), panelsOf(some, draw),
     behind("waits", ["Run", "Rank", "Step", "Wait (ms)"], () => some.flatMap((wait) => wait.wait_ns.flatMap((row, rank) =>

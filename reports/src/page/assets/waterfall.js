@@ -17,17 +17,19 @@ function waterfalls() {
   if (rest.length > 0) {
     parts.push({ name: `${rest.length} more`, colour: "var(--other)", hatched: true, of: (fall) => sum(rest.map((part) => part.of(fall))) });
   }
-  parts.push({ name: "Copies, idle", colour: "var(--copy)", of: (fall) => mean(fall, fall.idle_ns) },
-    { name: "Rank ends early", colour: "var(--line)", of: (fall) => mean(fall, fall.shorter_ns) });
+  const behindThem = [{ name: "Copies", colour: "var(--copy)", of: (fall) => mean(fall, fall.copies_ns) },
+    { name: "Idle", colour: "var(--idle)", of: (fall) => mean(fall, fall.idle_ns) },
+    { name: "Rank ends early", colour: "var(--line)", of: (fall) => mean(fall, fall.shorter_ns) }].filter((part) => largest(part) > 0);
+  parts.push(...behindThem);
 
   const box = responsive(el("div"), (width) => waterfallDrawing(all, parts, whole, width));
   section("waterfall",
     legend([[swatch("var(--compute)"), "compute"], [[svg("defs", {}, hatching("hatch-fall-legend")), swatch("var(--soft)"),
       svg("rect", { x: 3, y: 1, width: 16, height: 10, rx: 2, fill: "url(#hatch-fall-legend)" })], "exposed communication, by block"],
-      [swatch("var(--copy)"), "only copies, or nothing"], [swatch("var(--line)"), "this rank has ended, the longest has not"]]),
+      [swatch("var(--copy)"), "only copies"], [swatch("var(--idle)"), "idle"], [swatch("var(--line)"), "this rank has ended, the longest has not"]]),
     box,
     behind("parts of the mean step", ["Part", ...all.flatMap((fall) => [`${data.runs[fall.run].role} (ms)`, "%"])], () =>
-      [...parts.slice(0, 1), ...exposed.filter((part) => largest(part) > 0), ...parts.slice(-2), { name: "Step", of: (fall) => mean(fall, fall.step_ns) }].map((part) =>
+      [...parts.slice(0, 1), ...exposed.filter((part) => largest(part) > 0), ...behindThem, { name: "Step", of: (fall) => mean(fall, fall.step_ns) }].map((part) =>
         [part.name, ...all.flatMap((fall) => [shown(part.of(fall), ms(part.of(fall))), percentOf(part.of(fall), mean(fall, fall.step_ns))])])));
 }
 const percentOf = (part, whole) => shown((100 * part) / whole, ((100 * part) / whole).toFixed(1));
