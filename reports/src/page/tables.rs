@@ -18,7 +18,9 @@ pub(super) fn table(view: &View, caption: &str) -> String {
     }
     text += "</tr></thead>\n<tbody>\n";
     for row in 0..view.rows.len() {
-        text += "<tr>";
+        // Rows of several runs: the name stands out once. Sorting takes the class away.
+        let first = |row: usize| view.shown.first().map(|shown| view.value(row, shown.key));
+        text += if row > 0 && first(row) == first(row - 1) { "<tr class=\"same\">" } else { "<tr>" };
         for (n, shown) in view.shown.iter().enumerate() {
             let raw = match view.value(row, shown.key) {
                 Value::Missing => String::new(),

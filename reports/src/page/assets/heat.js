@@ -4,9 +4,9 @@
 function matrix({ title, description, rows, columns, cells, width, left, cell, axis, slanted = 0 }) {
   const size = Math.max(cell.least ?? 0, Math.min(cell.most, (width - left - 4) / columns.length));
   const high = cell.height ?? size;
-  const top = 34 + slanted;
+  const top = (axis ? 34 : 20) + slanted;
   const every = Math.max(1, Math.ceil((cell.label ?? 26) / size));
-  const drawn = [label(left, 12, axis, width - left, { class: "soft" })];
+  const drawn = axis ? [label(left, 12, axis, width - left, { class: "soft" })] : [];
   columns.forEach((name, n) => {
     if (slanted > 0) {
       const [px, py] = [left + (n + 0.5) * size, top - 8];
@@ -34,11 +34,13 @@ function matrix({ title, description, rows, columns, cells, width, left, cell, a
   return drawing(Math.max(left + columns.length * size + slanted, Math.min(width, 200)), top + rows.length * high + 4, title, description, ...drawn);
 }
 
-function panelsOf(items, draw) {
-  return el("div", { class: "wide" }, ...items.map((item) => {
+// A drawing a run, side by side unless they are broad. `note` says more about one of them.
+function panelsOf(items, draw, { broad = false, note = () => "" } = {}) {
+  return el("div", { class: broad ? "stack" : "wide" }, ...items.map((item) => {
     const box = el("div");
     responsive(box, (width) => draw(item, width));
-    return el("figure", {}, data.runs.length > 1 ? el("figcaption", {}, data.runs[item.run].role) : "", box);
+    const words = [data.runs.length > 1 ? data.runs[item.run].role : "", el("small", {}, note(item))];
+    return el("figure", {}, el("figcaption", {}, words[0], words[0] && note(item) ? " · " : "", words[1]), box);
   }));
 }
 const scaleLegend = (steps) => legend(steps.map(([fillOf, strength, text]) =>
@@ -74,13 +76,14 @@ function interference() {
     };
     const left = Math.min(200, width * 0.36);
     return el("div", { class: "sideways", tabindex: "0" }, matrix({
-      title: `Who slows whom down, ${data.runs[heat.run].role}`, axis: `beside; against the time ${heat.alone ? "alone" : "without it"}`, width, left,
+      title: `Who slows whom down, ${data.runs[heat.run].role}`, axis: "", width, left,
       description: "A row the block that is looked at, a column the one beside it; the data is in the table below.", slanted: 84,
       rows: heat.rows.map((block) => short(data.blocks[block])), columns: heat.columns.map((block) => short(data.blocks[block])),
       cell: { most: 46, least: 36, height: 22 }, cells: heat.rows.map((block) => heat.columns.map((beside) => cell(block, beside))) }));
   };
   section("heat", scaleLegend([["var(--cold)", 0.8, "0.5x or less"], ["var(--cold)", 0, "1x"], ["var(--hot)", strength(1.25), "1.25x"], ["var(--hot)", strength(1.5), "1.5x"], ["var(--hot)", 0.8, "2x or more"]]),
-    panelsOf(heats, draw),
+    panelsOf(heats, draw, { broad: heats.some((heat) => heat.columns.length > 6),
+      note: (heat) => `against its time ${heat.alone ? "alone" : "without that neighbour"}` }),
     behind("interference", ["Run", "Block", "Beside", "Its time (%)", "Executions with", "With (ms)", "Without (ms)", "Alone (ms)", "With / alone", "With / without"], () =>
       data.interference.map((pair) => [data.runs[pair.run].role, named(data.blocks[pair.block]), named(data.blocks[pair.beside]), number(pair.beside_pct, 1), pair.with,
         ...[pair.with_ns, pair.without_ns, pair.alone_ns].map((ns) => (ns === null ? null : shown(ns, ms(ns)))), number(pair.against_alone, 3), number(pair.against_without, 3)])));

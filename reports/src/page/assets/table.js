@@ -25,6 +25,7 @@ function sortRows(table, column, numeric, sign) {
     return sign * (numeric ? Number(a) - Number(b) : a.localeCompare(b, undefined, { numeric: true }));
   };
   const rows = [...body.rows].map((row) => [value(row), row]);
+  for (const [, row] of rows) row.classList.remove("same");
   rows.sort(([a], [b]) => compare(a, b));
   body.append(...rows.map(([, row]) => row));
 }
