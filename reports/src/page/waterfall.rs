@@ -56,11 +56,3 @@ pub(super) fn of(sources: &[Source<'_>], blocks: &Blocks, run: usize) -> Option<
     }
     (this.step_ns > 0).then_some(this)
 }
-
-#[cfg(test)]
-impl Waterfall {
-    /// What the parts sum to.
-    pub fn sum_ns(&self) -> u64 {
-        self.compute_ns + self.exposed_ns.iter().sum::<u64>() + self.copies_ns + self.idle_ns + self.shorter_ns
-    }
-}

@@ -5,6 +5,8 @@ mod folder;
 mod golden;
 #[cfg(feature = "tables")]
 mod known_answers;
+#[cfg(feature = "tables")]
+mod page;
 mod perfetto;
 mod summary;
 mod timeline;
