@@ -144,6 +144,16 @@ class Browser:
         for kind in ["mousePressed", "mouseReleased"]:
             self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
 
+    def move(self, x, y):
+        """The pointer to a place of the window."""
+        self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+
+    def drag(self, from_x, to_x, y):
+        """The pointer with its button held from one place to another."""
+        self.call("Input.dispatchMouseEvent", type="mousePressed", x=from_x, y=y, button="left", clickCount=1)
+        self.call("Input.dispatchMouseEvent", type="mouseMoved", x=(from_x + to_x) / 2, y=y, button="left", buttons=1)
+        self.call("Input.dispatchMouseEvent", type="mouseReleased", x=to_x, y=y, button="left", clickCount=1)
+
     def press(self, key, code, text=None):
         """A key, as a keyboard sends it to what has the focus."""
         names = {"key": key, "code": key if len(key) > 1 else None, "windowsVirtualKeyCode": code, "text": text}

@@ -96,6 +96,27 @@ def zooms_by_keyboard(browser, *_):
     assert browser.js(said) == whole, "0 does not show all again"
 
 
+def tells_under_the_pointer(browser, *_):
+    """A tip over the longest execution of the first lane; dragging over a stretch shows it larger."""
+    if browser.js("document.getElementById('timeline').hidden"):
+        return
+    browser.js("document.querySelector('#timeline .plot').scrollIntoView({block: 'center', behavior: 'instant'})")
+    x, y, width = browser.js("(() => { const b = [...document.querySelectorAll('#timeline .plot path')].map((p) => p.getBoundingClientRect())"
+                             ".reduce((a, b) => (b.width > a.width ? b : a)); return [b.x, b.y + b.height / 2, b.width]; })()")
+    # Somewhere on this lane something runs.
+    tips = []
+    for share in range(1, 20):
+        browser.move(x + width * share / 20, y)
+        tips.append(browser.js("(() => { const t = document.getElementById('tip'); return t.hidden ? '' : t.textContent; })()"))
+    assert any("rank" in tip and "lane" in tip for tip in tips), f"no tip on the lane: {tips}"
+    said = "document.querySelector('#timeline .tools span').textContent"
+    whole = browser.js(said)
+    browser.drag(x + width * 0.3, x + width * 0.6, y)
+    assert browser.js(said) != whole, "dragging does not zoom"
+    browser.click("#timeline .tools button:last-of-type")
+    assert browser.js(said) == whole, "All does not show all again"
+
+
 def opens_the_data(browser, *_):
     """The table behind each drawing appears when it is opened, and has rows."""
     rows = browser.js("""(async () => {
@@ -162,6 +183,6 @@ def small(_, name, path):
         assert json.loads(path.read_text().split('id="data">')[1].split("</script>")[0])["waits"][0]["ranks"] == list(range(8))
 
 
-LIGHT = [sections, drawn, sorts_by_click, sorts_by_keyboard, zooms_by_keyboard, opens_the_data, switches_theme, contrast, harmless, small, fits]
+LIGHT = [sections, drawn, sorts_by_click, sorts_by_keyboard, zooms_by_keyboard, tells_under_the_pointer, opens_the_data, switches_theme, contrast, harmless, small, fits]
 DARK = [drawn, contrast]
 NARROW = [drawn, fits]

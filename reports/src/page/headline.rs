@@ -36,8 +36,10 @@ pub(super) fn top(sources: &[Source<'_>], views: &[(&str, &str, View)]) -> Top {
     let this = &sources[subject];
     let headline = |source: usize| Headline::of(sources[source].run);
     let (now, then) = (headline(subject), other.and_then(headline));
-    let slowed = view(views, "blocks").and_then(|table| Slowed::of(table, this));
     let info = &this.run.info;
+    // A simulation knows no contention, so its slowdown of 1 is no finding.
+    let simulated = info.made_by == Origin::Dry;
+    let slowed = view(views, "blocks").filter(|_| !simulated).and_then(|table| Slowed::of(table, this));
     let count = if info.ranks == 1 { "rank" } else { "ranks" };
     let mut kicker = format!("{} · {} {count} · {}", info.pattern.name, info.ranks, device(this));
     for source in sources {
@@ -54,7 +56,7 @@ pub(super) fn top(sources: &[Source<'_>], views: &[(&str, &str, View)]) -> Top {
         sentence: sentence(this, now, beside.zip(then)),
         lead: now.map_or_else(String::new, |now| lead(now, slowed.as_ref())),
         caution,
-        numbers: [step(now, beside.zip(then)), exposed(now, beside.zip(then)), slowdown(slowed.as_ref())],
+        numbers: [step(now, beside.zip(then)), exposed(now, beside.zip(then)), slowdown(slowed.as_ref(), simulated)],
     }
 }
 
@@ -142,12 +144,13 @@ fn exposed(now: Option<Headline>, then: Option<(&str, Headline)>) -> Number {
     }
 }
 
-fn slowdown(slowed: Option<&Slowed>) -> Number {
+fn slowdown(slowed: Option<&Slowed>, simulated: bool) -> Number {
     let (value, beside) = match slowed {
         Some(slowed) => (format!("{:.2}", slowed.mean), "overlapped / alone, mean weighted by time alone".to_owned()),
+        None if simulated => ("-".to_owned(), "a simulation knows no contention".to_owned()),
         None => ("-".to_owned(), "nothing was measured alone".to_owned()),
     };
-    Number { name: "Communication slowdown", value, unit: "×", beside }
+    Number { name: "Communication slowdown", value, unit: if slowed.is_some() { "×" } else { "" }, beside }
 }
 
 /// How communication fares overlapped.

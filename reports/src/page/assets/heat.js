@@ -75,10 +75,12 @@ function interference() {
           `${pair.with} executions; it is there for ${(pair.beside_pct ?? 0).toFixed(0)} % of the time`].join("\n") };
     };
     const left = Math.min(200, width * 0.36);
+    const names = heat.columns.map((block) => short(data.blocks[block]));
+    const slanted = Math.min(84, 10 + Math.max(...names.map((name) => name.length)) * 4.6);
     return el("div", { class: "sideways", tabindex: "0" }, matrix({
       title: `Who slows whom down, ${data.runs[heat.run].role}`, axis: "", width, left,
-      description: "A row the block that is looked at, a column the one beside it; the data is in the table below.", slanted: 84,
-      rows: heat.rows.map((block) => short(data.blocks[block])), columns: heat.columns.map((block) => short(data.blocks[block])),
+      description: "A row the block that is looked at, a column the one beside it; the data is in the table below.", slanted,
+      rows: heat.rows.map((block) => short(data.blocks[block])), columns: names,
       cell: { most: 46, least: 36, height: 22 }, cells: heat.rows.map((block) => heat.columns.map((beside) => cell(block, beside))) }));
   };
   section("heat", scaleLegend([["var(--cold)", 0.8, "0.5x or less"], ["var(--cold)", 0, "1x"], ["var(--hot)", strength(1.25), "1.25x"], ["var(--hot)", strength(1.5), "1.5x"], ["var(--hot)", 0.8, "2x or more"]]),

@@ -201,9 +201,18 @@ function pointing(box, view, hits, look) {
   box.addEventListener("pointerdown", (event) => {
     if (event.pointerType === "mouse" && event.button === 0 && hits().length) from = at(event).ns;
   });
+  const mark = el("div", { class: "selection" });
   box.addEventListener("pointermove", (event) => {
     if (!hits().length) return;
     const { ns, y } = at(event);
+    if (from !== null) {
+      const { left, right } = hits()[0];
+      const place = (of) => left + ((of - view.from) / (view.to - view.from)) * (right - left);
+      const [a, b] = [place(from), place(ns)].sort((one, other) => one - other);
+      mark.style.left = `${a}px`;
+      mark.style.width = `${b - a}px`;
+      if (!mark.isConnected) box.append(mark);
+    }
     const hit = hits().find((one) => y >= one.y && y <= one.y + one.height);
     const slack = (view.to - view.from) / 800;
     const run = hit?.lane.runs.find((one) => one.start - slack <= ns && ns <= one.end + slack);
@@ -213,10 +222,11 @@ function pointing(box, view, hits, look) {
   box.addEventListener("pointerup", (event) => {
     if (from === null) return;
     const to = at(event).ns;
+    mark.remove();
     if (Math.abs(to - from) > (view.to - view.from) / 60) look(Math.min(from, to), Math.max(from, to));
     from = null;
   });
-  box.addEventListener("pointerleave", () => { from = null; hideTip(); });
+  box.addEventListener("pointerleave", () => { from = null; mark.remove(); hideTip(); });
 }
 
 function described(run, hit) {

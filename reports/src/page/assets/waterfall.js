@@ -13,20 +13,21 @@ function waterfalls() {
   // What nobody would see is one row.
   const seen = exposed.filter((part, n) => n < 12 && largest(part) > whole / 1000);
   const rest = exposed.filter((part) => !seen.includes(part) && largest(part) > 0);
+  if (rest.length === 1) seen.push(rest.pop());
   parts.push(...seen);
   if (rest.length > 0) {
     parts.push({ name: `${rest.length} more`, colour: "var(--other)", hatched: true, of: (fall) => sum(rest.map((part) => part.of(fall))) });
   }
-  const behindThem = [{ name: "Copies", colour: "var(--copy)", of: (fall) => mean(fall, fall.copies_ns) },
-    { name: "Idle", colour: "var(--idle)", of: (fall) => mean(fall, fall.idle_ns) },
-    { name: "Rank ends early", colour: "var(--line)", of: (fall) => mean(fall, fall.shorter_ns) }].filter((part) => largest(part) > 0);
+  const behindThem = [{ name: "Copies", legend: "only copies", colour: "var(--copy)", of: (fall) => mean(fall, fall.copies_ns) },
+    { name: "Idle", legend: "idle", colour: "var(--idle)", of: (fall) => mean(fall, fall.idle_ns) },
+    { name: "Rank ends early", legend: "this rank has ended, the longest has not", colour: "var(--line)", of: (fall) => mean(fall, fall.shorter_ns) }].filter((part) => largest(part) > 0);
   parts.push(...behindThem);
 
   const box = responsive(el("div"), (width) => waterfallDrawing(all, parts, whole, width));
   section("waterfall",
     legend([[swatch("var(--compute)"), "compute"], [[svg("defs", {}, hatching("hatch-fall-legend")), swatch("var(--soft)"),
       svg("rect", { x: 3, y: 1, width: 16, height: 10, rx: 2, fill: "url(#hatch-fall-legend)" })], "exposed communication, by block"],
-      [swatch("var(--copy)"), "only copies"], [swatch("var(--idle)"), "idle"], [swatch("var(--line)"), "this rank has ended, the longest has not"]]),
+      ...behindThem.map((part) => [swatch(part.colour), part.legend])]),
     box,
     behind("parts of the mean step", ["Part", ...all.flatMap((fall) => [`${data.runs[fall.run].role} (ms)`, "%"])], () =>
       [...parts.slice(0, 1), ...exposed.filter((part) => largest(part) > 0), ...behindThem, { name: "Step", of: (fall) => mean(fall, fall.step_ns) }].map((part) =>
