@@ -6,6 +6,7 @@ mod decoder;
 mod export;
 mod harness;
 mod launched;
+mod page;
 mod patterns;
 mod refused;
 mod replay;

@@ -34,12 +34,13 @@ impl Data {
         let blocks = Blocks::of(sources);
         let runs = || 0..sources.len();
         let table = |name| view(views, name);
+        let curves = table("quantiles").map_or_else(Vec::new, |t| distributions::all(sources, &blocks, t));
         Self {
             runs: sources.iter().map(|s| Named { role: s.role.clone(), label: s.label.clone() }).collect(),
             timelines: runs().filter_map(|run| timeline::of(sources, &blocks, run)).collect(),
             waterfalls: runs().filter_map(|run| waterfall::of(sources, &blocks, run)).collect(),
-            distributions: table("quantiles").map_or_else(Vec::new, |t| distributions::all(sources, &blocks, t)),
-            bandwidth: table("blocks").map_or_else(Vec::new, |t| bandwidth::all(sources, &blocks, t)),
+            bandwidth: table("blocks").map_or_else(Vec::new, |t| bandwidth::all(sources, &blocks, t, &curves)),
+            distributions: curves,
             link_gbps: options.link_gbps,
             interference: table("interference").map_or_else(Vec::new, |t| interference::all(sources, &blocks, t)),
             waits: runs().filter_map(|run| waits::of(sources, run, table("waits")?)).collect(),

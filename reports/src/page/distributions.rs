@@ -12,14 +12,14 @@ use crate::View;
 #[derive(Debug, PartialEq, Serialize)]
 pub(super) struct Curve {
     /// Number of the block on the page.
-    block: usize,
+    pub block: usize,
     /// Number of the run.
-    run: usize,
-    state: String,
+    pub run: usize,
+    pub state: String,
     /// Executions.
-    n: u64,
+    pub n: u64,
     /// The percentiles from 0 to 100.
-    ns: Vec<u64>,
+    pub ns: Vec<u64>,
 }
 
 /// The curves of all runs, by block, then run.

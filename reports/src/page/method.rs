@@ -7,14 +7,27 @@ use super::escape::html;
 use super::sources::Source;
 use crate::View;
 
-/// Lists of the notes of all tables, each once, of the commands, and of where the runs were made.
+/// The notes of all tables, each once, then the commands, then where the runs were made.
 pub(super) fn section(sources: &[Source<'_>], views: &[(&str, &str, View)], options: &PageOptions) -> String {
-    let mut said = HashSet::new();
-    let mut text = String::from("<ul>\n");
-    for note in views.iter().flat_map(|(.., view)| &view.notes).filter(|note| said.insert(note.as_str())) {
-        text += &format!("<li>{}</li>\n", html(note));
+    let list = |notes: Vec<&String>| -> String {
+        let items: Vec<String> = notes.into_iter().map(|note| format!("<li>{}</li>\n", html(note))).collect();
+        format!("<ul>\n{}</ul>\n", items.concat())
+    };
+    // What every table says is said of the runs.
+    let (of_runs, of_tables) = views.split_first().map_or((Vec::new(), views), |((.., first), others)| {
+        let common = |note: &&String| others.iter().all(|(.., view)| view.notes.contains(note));
+        (first.notes.iter().filter(common).collect(), views)
+    });
+    let mut said: HashSet<&String> = of_runs.iter().copied().collect();
+    let mut text = list(of_runs);
+    text += "<dl class=\"tables\">\n";
+    for (name, _, view) in of_tables {
+        let notes: Vec<&String> = view.notes.iter().filter(|note| said.insert(note)).collect();
+        if !notes.is_empty() {
+            text += &format!("<dt>Table <code>{}</code></dt><dd>{}</dd>\n", html(name), list(notes));
+        }
     }
-    text += "</ul>\n<h3>Commands</h3>\n<dl class=\"commands\">\n";
+    text += "</dl>\n<h3>Commands</h3>\n<dl class=\"commands\">\n";
     for source in sources {
         let command = &source.run.info.environment.command;
         let command = if command.is_empty() {

@@ -1,11 +1,11 @@
 //! The frame of the page, with everything in its place.
 
+use std::collections::HashMap;
+
 use super::data::Data;
 use super::sources::Source;
 use super::{PageOptions, escape, headline, method, tables, view};
-use std::collections::HashMap;
-
-use crate::{Value, View};
+use crate::{Show, Shown, Value, View};
 
 const FRAME: &str = include_str!("assets/page.html");
 const STYLE: &str = include_str!("assets/page.css");
@@ -41,15 +41,23 @@ pub(super) fn page(sources: &[Source<'_>], views: &[(&str, &str, View)], data: &
         })
         .collect();
     let caution = top.caution.map_or_else(String::new, |text| format!("<p class=\"caution\">{}</p>", html(&text)));
-    let blocks =
-        view(views, "blocks").map_or_else(String::new, |view| tables::table(&together(view, sources), "Blocks"));
+    let blocks = view(views, "blocks").map_or_else(String::new, |view| {
+        let mut view = together(view, sources);
+        // What to doubt belongs beside the numbers; a terminal has no room for it.
+        let flagged = (0..view.rows.len()).any(|row| *view.value(row, "flags") != Value::Missing);
+        if flagged {
+            view.shown.push(Shown::new("Flags", "flags", Show::Text));
+        }
+        let note = if flagged { "<p class=\"note\">What flags mean stands under the method.</p>" } else { "" };
+        tables::table(&view, "Blocks") + note
+    });
     let others: Vec<String> = views
         .iter()
         .filter(|(name, _, view)| !DRAWN.contains(name) && !view.rows.is_empty())
         .map(|(name, about, view)| {
             let (name, about, table) = (html(name), html(about), tables::table(&together(view, sources), name));
             let open = if view.rows.len() <= SHORT { " open" } else { "" };
-            format!("<details{open}><summary>Table <code>{name}</code></summary><p>{about}</p>{table}</details>\n")
+            format!("<details{open}><summary><code>{name}</code> {about}</summary>{table}</details>\n")
         })
         .collect();
     fill(FRAME, |name| match name {

@@ -10,6 +10,8 @@ use crate::View;
 
 /// Most columns. With more steps, each is the mean of neighbours.
 const MOST: usize = 240;
+/// Most rows. With more ranks, those that came last most often: they are the ones that the others wait for.
+const MOST_RANKS: usize = 128;
 
 /// Rank x step of one run.
 #[derive(Debug, PartialEq, Serialize)]
@@ -21,6 +23,8 @@ pub(super) struct Waits {
     /// Steps that a column is the mean of; the last column may have fewer.
     a_column: usize,
     ranks: Vec<u64>,
+    /// Ranks that are left out.
+    left_out: usize,
     /// Per rank, per column: waits of all communication of a step, added up; mean over the column.
     wait_ns: Vec<Vec<Option<u64>>>,
     /// Per rank: calls in which it came last, and all whose wait is known.
@@ -46,6 +50,12 @@ pub(super) fn of(sources: &[Source<'_>], run: usize, table: &View) -> Option<Wai
             rank.last.1 += calls;
         }
     }
+    let left_out = ranks.len().saturating_sub(MOST_RANKS);
+    if left_out > 0 {
+        let mut by_last: Vec<(u64, u64)> = ranks.iter().map(|(number, rank)| (rank.last.0, *number)).collect();
+        by_last.sort_unstable();
+        by_last.iter().take(left_out).for_each(|(_, number)| drop(ranks.remove(number)));
+    }
     steps.values_mut().enumerate().for_each(|(n, step)| *step = n);
     let a_column = steps.len().div_ceil(MOST).max(1);
     let columns = steps.len().div_ceil(a_column);
@@ -63,6 +73,7 @@ pub(super) fn of(sources: &[Source<'_>], run: usize, table: &View) -> Option<Wai
         steps: steps.len(),
         a_column,
         ranks: ranks.keys().copied().collect(),
+        left_out,
         wait_ns: ranks.values().map(mean).collect(),
         last: ranks.values().map(|rank| rank.last).collect(),
     })

@@ -3,7 +3,7 @@
 function bandwidths() {
   if (data.bandwidth.length === 0) return;
   const runs = [...new Set(data.bandwidth.map((point) => point.run))];
-  const most = Math.max(...data.bandwidth.map((point) => point.busbw_gbps), data.link_gbps ?? 0) * 1.08;
+  const most = Math.max(...data.bandwidth.flatMap((point) => [point.busbw_gbps, point.spread_gbps?.[1] ?? 0]), data.link_gbps ?? 0) * 1.08;
   const sizes = data.bandwidth.map((point) => point.size_bytes);
   const scale = { most, from: Math.max(0.5, Math.min(...sizes) / 1.5), to: Math.max(...sizes, 1) * 1.5, sizes: [...new Set(sizes)].sort((a, b) => a - b) };
   const kindsUsed = [...new Map(data.bandwidth.map((point) => [data.blocks[point.block].kind, data.blocks[point.block]])).values()];
@@ -15,15 +15,18 @@ function bandwidths() {
     responsive(box, (width) => bandwidthDrawing(data.bandwidth.filter((point) => point.run === run), scale, width, run));
     return el("figure", {}, runs.length > 1 ? el("figcaption", {}, data.runs[run].role) : "", box);
   }));
-  const heads = ["Block", "Axis", "Kind", "Run", "State", "Size (B)", "Bus BW (GB/s)", ...(data.link_gbps ? ["% of link"] : [])];
+  const heads = ["Block", "Axis", "Kind", "Run", "State", "Size (B)", "Bus BW (GB/s)", "P5", "P95", ...(data.link_gbps ? ["% of link"] : [])];
   section("bandwidth", legend(items), panels,
     data.link_gbps ? el("p", { class: "note" }, "Where a switch reduces or multicasts (NVLS, SHARP) fewer bytes travel than busbw counts, and it may pass the rate of the link.") : "",
     behind("bus bandwidths", heads, () => data.bandwidth.map((point) => {
       const block = data.blocks[point.block];
-      const row = [block.name, block.axis ?? "-", block.kind, data.runs[point.run].role, point.state, point.size_bytes, shown(point.busbw_gbps, point.busbw_gbps.toFixed(2))];
+      const row = [block.name, block.axis ?? "-", block.kind, data.runs[point.run].role, point.state, point.size_bytes, shown(point.busbw_gbps, point.busbw_gbps.toFixed(2)),
+        number(point.spread_gbps?.[0] ?? null, 2), number(point.spread_gbps?.[1] ?? null, 2)];
       return data.link_gbps ? [...row, percentOf(point.busbw_gbps, data.link_gbps)] : row;
     })));
 }
+
+const within = ({ spread_gbps: spread }) => (spread ? `\n90 % of executions: ${spread[0].toFixed(1)} to ${spread[1].toFixed(1)} GB/s` : "");
 
 function bandwidthDrawing(points, scale, width, run) {
   const [left, right, top, bottom] = [46, 14, 16, 32];
@@ -66,11 +69,15 @@ function bandwidthDrawing(points, scale, width, run) {
     // A line between sizes claims what lies between them; two blocks of one size, or two sizes in all, claim nothing.
     const curve = some.length > 2 && new Set(some.map((point) => point.size_bytes)).size === some.length;
     const line = curve ? some.map((point, n) => `${n ? "L" : "M"}${x(point.size_bytes).toFixed(1)} ${y(point.busbw_gbps).toFixed(1)}`).join("") : "";
-    return [svg("path", { d: line, class: `curve ${some[0].state}`, style: `stroke: ${of}`, "stroke-width": 1.4 }),
+    // Where most executions lie, of the alone ones to the left and of the others to the right, so that both show.
+    const aside = alone ? -3 : 3;
+    const spread = some.filter((point) => point.spread_gbps).map((point) => svg("line", { x1: x(point.size_bytes) + aside, x2: x(point.size_bytes) + aside,
+      y1: y(point.spread_gbps[0]), y2: y(point.spread_gbps[1]), style: `stroke: ${of}`, "stroke-width": 1.2, "stroke-opacity": 0.8 }));
+    return [svg("path", { d: line, class: `curve ${some[0].state}`, style: `stroke: ${of}`, "stroke-width": 1.4 }), ...spread,
       ...some.map((point) => {
         const mark = svg("circle", { cx: x(point.size_bytes), cy: y(point.busbw_gbps), r: 4, style: `stroke: ${of}; fill: ${alone ? "var(--surface)" : of}`, "stroke-width": 1.6 });
         const share = data.link_gbps ? `, ${((100 * point.busbw_gbps) / data.link_gbps).toFixed(0)} % of the link` : "";
-        const text = `${named(data.blocks[point.block])}, ${point.state}\n${bytes(point.size_bytes)}: ${point.busbw_gbps.toFixed(1)} GB/s${share}`;
+        const text = `${named(data.blocks[point.block])}, ${point.state}\n${bytes(point.size_bytes)}: ${point.busbw_gbps.toFixed(1)} GB/s${share}${within(point)}`;
         mark.addEventListener("pointermove", (event) => showTip(event, text));
         mark.addEventListener("pointerleave", hideTip);
         return mark;

@@ -95,8 +95,8 @@ function behind(title, heads, rows) {
   return details;
 }
 function tableOf(title, heads, rows) {
-  const number = (cell) => typeof cell === "number" || cell === null;
-  const right = heads.map((_, column) => rows.length > 0 && rows.every((row) => number(row[column]?.v ?? row[column])));
+  const numeric = (cell) => typeof cell === "number" || cell === null;
+  const right = heads.map((_, column) => rows.length > 0 && rows.every((row) => numeric(row[column]?.v ?? row[column])));
   const cell = (value, column) => {
     const [text, raw] = value && value.v !== undefined ? [value.t, value.v] : [value ?? "-", value ?? ""];
     return el(column === 0 ? "th" : "td", { class: right[column] ? "num" : null, scope: column === 0 ? "row" : null, "data-v": raw }, String(text));
@@ -110,6 +110,7 @@ function tableOf(title, heads, rows) {
 }
 // A number with the text that people see.
 const shown = (v, t) => ({ v, t });
+const number = (value, places) => (value === null ? null : shown(value, value.toFixed(places)));
 
 const tip = document.getElementById("tip");
 function showTip(event, text) {

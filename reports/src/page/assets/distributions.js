@@ -15,7 +15,8 @@ function distributions() {
         svg("rect", { width: 10, height: 10, rx: 2, style: `fill: ${colour(group.block)}` })), short(group.block)), box));
     responsive(box, (width) => distributionDrawing(group, width));
   });
-  const most = 12;
+  // A few more than fit three rows of four are not worth a button.
+  const most = groups.length > 16 ? 12 : groups.length;
   add(groups.slice(0, most));
   const more = el("button", { type: "button" }, `Show ${groups.length - most} more`);
   more.addEventListener("click", () => { add(groups.slice(most)); redrawAll(); more.remove(); });

@@ -90,20 +90,22 @@ function interference() {
       data.interference.map((pair) => [data.runs[pair.run].role, named(data.blocks[pair.block]), named(data.blocks[pair.beside]), number(pair.beside_pct, 1), pair.with,
         ...[pair.with_ns, pair.without_ns, pair.alone_ns].map((ns) => (ns === null ? null : shown(ns, ms(ns)))), number(pair.against_alone, 3), number(pair.against_without, 3)])));
 }
-const number = (value, places) => (value === null ? null : shown(value, value.toFixed(places)));
-
 function waits() {
   const some = data.waits.filter((wait) => wait.ranks.length > 1);
   if (some.length === 0) return;
-  const most = Math.max(1, ...some.flatMap((wait) => wait.wait_ns.flat().filter((ns) => ns !== null)));
-  const draw = (wait, width) => matrix({
+  // Each run has a scale of its own: a capture with a late rank would leave its replay without any colour.
+  const longest = (wait) => Math.max(1, ...wait.wait_ns.flat().filter((ns) => ns !== null));
+  const draw = (wait, width, most = longest(wait)) => matrix({
     title: `Waiting of each rank in each step, ${data.runs[wait.run].role}`, width, left: 64,
     axis: wait.a_column > 1 ? `step, a column the mean of ${wait.a_column}` : "step", description: "A row a rank, a column a step; the data is in the table below.",
     rows: wait.ranks.map((rank) => `rank ${rank}`), columns: wait.wait_ns[0].map((_, n) => n * wait.a_column + 1), cell: { most: 40, height: 20, label: 34 },
     cells: wait.wait_ns.map((row, rank) => row.map((ns, step) => ns === null ? null : {
       fill: "var(--heat)", strength: 0.9 * (ns / most), tip: `rank ${wait.ranks[rank]}, step ${step * wait.a_column + 1}\nwaits ${time(ns)}\nover all steps last in ${wait.last[rank][0]} of ${wait.last[rank][1]} calls` })),
   });
-  section("waits", scaleLegend([["var(--heat)", 0, "0"], ["var(--heat)", 0.45, time(most / 2)], ["var(--heat)", 0.9, time(most)]]), panelsOf(some, draw),
+  section("waits", scaleLegend([["var(--heat)", 0, "no wait"], ["var(--heat)", 0.45, "half of"], ["var(--heat)", 0.9, "the longest wait of the run"]]),
+    panelsOf(some, draw, { note: (wait) => `longest wait ${time(longest(wait))}` }),
+    ...some.filter((wait) => wait.left_out > 0).map((wait) => el("p", { class: "note" },
+      `${data.runs[wait.run].role}: of ${wait.ranks.length + wait.left_out} ranks those are drawn that came last most often; the table waits has all.`)),
     behind("waits", ["Run", "Rank", "Step", "Wait (ms)"], () => some.flatMap((wait) => wait.wait_ns.flatMap((row, rank) =>
       row.map((ns, step) => [data.runs[wait.run].role, wait.ranks[rank], step * wait.a_column + 1, ns === null ? null : shown(ns, ms(ns))])))));
 }

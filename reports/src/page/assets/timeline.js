@@ -91,8 +91,15 @@ function exposedOf(run, rank) {
 }
 // The parts of `run` in `intervals`, which are starts and ends in turns.
 function cuts(run, intervals) {
+  // The first that ends after the run has begun, by halves: there are thousands, and as many runs.
+  let [low, high] = [0, intervals.length / 2];
+  while (low < high) {
+    const half = (low + high) >> 1;
+    if (intervals[2 * half + 1] <= run.start) low = half + 1;
+    else high = half;
+  }
   const parts = [];
-  for (let i = 0; i < intervals.length && intervals[i] < run.end; i += 2) {
+  for (let i = 2 * low; i < intervals.length && intervals[i] < run.end; i += 2) {
     const [from, to] = [Math.max(intervals[i], run.start), Math.min(intervals[i + 1], run.end)];
     if (from < to) parts.push([from, to]);
   }
