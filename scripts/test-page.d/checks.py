@@ -100,7 +100,7 @@ def tells_under_the_pointer(browser, *_):
     """A tip over the longest execution of the first lane; dragging over a stretch shows it larger."""
     if browser.js("document.getElementById('timeline').hidden"):
         return
-    browser.js("document.querySelector('#timeline .plot').scrollIntoView({block: 'center', behavior: 'instant'})")
+    browser.js("document.querySelector('#timeline .plot').scrollIntoView({block: 'center'})")
     x, y, width = browser.js("(() => { const b = [...document.querySelectorAll('#timeline .plot path')].map((p) => p.getBoundingClientRect())"
                              ".reduce((a, b) => (b.width > a.width ? b : a)); return [b.x, b.y + b.height / 2, b.width]; })()")
     # Somewhere on this lane something runs.
