@@ -9,6 +9,7 @@ mod launched;
 mod patterns;
 mod refused;
 mod replay;
+mod reports;
 mod timeline;
 mod truth;
 mod walls;
