@@ -10,6 +10,8 @@ use clap::{Args, Parser, Subcommand};
 use maestro_importers::{export::EXPORTERS, synthesis::HostTime};
 use maestro_pattern::AxisSize;
 use maestro_replay::{Compute, Pacing, Settings};
+#[cfg(feature = "tables")]
+use maestro_reports::FileFormat;
 use maestro_reports::Format;
 
 /// Replays the overlapping collectives and compute of real training steps, and reports each overlapped beside alone.
@@ -279,10 +281,15 @@ pub struct Report {
     #[cfg(feature = "tables")]
     #[arg(long, default_value = "blocks")]
     pub table: String,
-    /// How to write it; `perfetto` is no table but a timeline of all runs, for ui.perfetto.dev, and `html` a page with all
-    /// tables, timelines and curves: of one run, of a captured and a replayed one, or of one before and one after
+    /// How to write it; `parquet` and `arrow` are files with types, `perfetto` is no table but a timeline of all runs, for
+    /// ui.perfetto.dev, and `html` a page with all tables, timelines and curves: of one run, of a captured and a replayed
+    /// one, or of one before and one after
     #[arg(long, default_value = Format::Table.name(), value_parser = report_formats())]
     pub format: String,
+    /// What nccl-tests measured of the blocks alone: its text or what its -J wrote; a column of `blocks`
+    #[cfg(feature = "tables")]
+    #[arg(long, value_name = "FILE")]
+    pub baseline: Option<PathBuf>,
     /// Where to write it, instead of standard output
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
@@ -305,6 +312,12 @@ impl Report {
         self.format == PERFETTO
     }
 
+    /// The format of a file with types, if it is one.
+    #[cfg(feature = "tables")]
+    pub fn file_format(&self) -> Option<FileFormat> {
+        FileFormat::from_name(&self.format)
+    }
+
     /// The format of a table.
     pub fn format(&self) -> Format {
         if self.json { Format::Json } else { Format::from_name(&self.format).unwrap_or(Format::Table) }
@@ -316,7 +329,10 @@ impl Report {
 const HTML: &str = "html";
 
 fn report_formats() -> PossibleValuesParser {
-    let mut formats: Vec<&str> = Format::ALL.map(Format::name).into_iter().chain([PERFETTO]).collect();
+    let mut formats = Format::ALL.map(Format::name).to_vec();
+    #[cfg(feature = "tables")]
+    formats.extend(FileFormat::ALL.map(FileFormat::name));
+    formats.push(PERFETTO);
     #[cfg(feature = "tables")]
     formats.push(HTML);
     formats.into()

@@ -125,6 +125,25 @@ pub enum Error {
         /// What is wrong.
         why: String,
     },
+    /// A file that is given as a baseline is none.
+    #[error("{path}: {why}")]
+    Baseline {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and what would help.
+        why: String,
+    },
+    /// A table cannot be written in a file format: a defect.
+    #[cfg(feature = "tables")]
+    #[error("report `{report}` as {format}: {why}; please report this with the run folder")]
+    File {
+        /// The report's name.
+        report: &'static str,
+        /// The format's name.
+        format: &'static str,
+        /// What its crate said.
+        why: String,
+    },
     /// Polars refused an expression: a defect of the report.
     #[cfg(feature = "tables")]
     #[error("report `{report}`: {source}; please report this with the run folder")]

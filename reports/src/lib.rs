@@ -11,11 +11,14 @@
 //!
 //! This crate runs nothing, knows no back end, reads no clock and prints nothing.
 
+mod baseline;
 mod beside;
 mod columns;
 mod error;
 mod exposure;
 mod fidelity;
+#[cfg(feature = "tables")]
+mod files;
 mod info;
 mod method;
 #[cfg(feature = "tables")]
@@ -30,10 +33,13 @@ mod summary;
 mod tables;
 mod view;
 
+pub use baseline::{Baseline, Match, Point};
 pub use columns::{Columns, Nullable};
 pub use error::{Error, Result};
 pub use exposure::{Exposure, Figures, Interval, RankStep, Role, Waits, sweep};
 pub use fidelity::Fidelity;
+#[cfg(feature = "tables")]
+pub use files::FileFormat;
 pub use info::{AxisInfo, Environment, Origin, PatternInfo, RUN_SCHEMA, RunInfo, Settings};
 pub use method::Headline;
 #[cfg(feature = "tables")]
@@ -44,5 +50,5 @@ pub use run::Run;
 pub use store::RunWriter;
 pub use summary::summary;
 #[cfg(feature = "tables")]
-pub use tables::{Field, Kind, REPORTS, RUN, Report, TABLE_SCHEMA};
+pub use tables::{Field, Kind, REPORTS, RUN, Report, SCHEMA, TABLE_SCHEMA};
 pub use view::{Show, Shown, Value, View};

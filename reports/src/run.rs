@@ -1,10 +1,10 @@
 //! A run, as reports see it: how it was made, the pattern with its world, and what was measured.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use maestro_pattern::{AxisSize, Measurement, Pattern, Plan, World};
 
-use crate::{Columns, Error, Exposure, Result, Role, RunInfo};
+use crate::{Baseline, Columns, Error, Exposure, Result, Role, RunInfo};
 
 /// One run: read from a folder by [`Run::open`], or put together in memory by [`Run::new`].
 #[derive(Clone, Debug)]
@@ -17,6 +17,8 @@ pub struct Run {
     pub world: World,
     pub(crate) columns: Columns,
     exposure: OnceLock<Exposure>,
+    /// What others measured of its blocks alone.
+    pub baseline: Option<Arc<Baseline>>,
 }
 
 impl Run {
@@ -49,7 +51,7 @@ impl Run {
     }
 
     pub(crate) fn assemble(info: RunInfo, pattern: Pattern, world: World, columns: Columns) -> Self {
-        Self { info, pattern, world, columns, exposure: OnceLock::new() }
+        Self { info, pattern, world, columns, exposure: OnceLock::new(), baseline: None }
     }
 
     /// What was measured.

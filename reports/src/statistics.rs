@@ -17,7 +17,7 @@ const CELLS: (usize, usize) = (64, 1024);
 const CELL: usize = 256;
 /// Most things that a bootstrap draws from. Of more iterations, neighbours are drawn together: what is near in time is
 /// alike, so that loses nothing, and the cost no longer grows with the run.
-const BATCHES: usize = 500;
+const BATCHES: usize = 200;
 
 /// The median: the middle value, or the mean of the two middle ones. `None` of nothing. Sorts `values`.
 pub(crate) fn median(values: &mut [u64]) -> Option<f64> {
@@ -53,15 +53,10 @@ impl Sample {
     /// A sample of (value, iteration) in any order; iterations may be any numbers.
     pub(crate) fn new(mut observed: Vec<(u64, u32)>) -> Self {
         observed.sort_unstable();
-        let mut known: Vec<u32> = observed.iter().map(|(_, iteration)| *iteration).collect();
-        known.sort_unstable();
-        known.dedup();
-        let iterations = known.len().min(BATCHES);
-        let batch = |place: usize| (place * iterations / known.len()) as u32;
-        // Numbers without gaps are their own places.
-        let dense = known.last().is_none_or(|last| *last as usize + 1 == known.len());
-        let place = |number: u32| if dense { number as usize } else { known.partition_point(|k| *k < number) };
-        let iteration_of: Vec<u32> = observed.iter().map(|(_, number)| batch(place(*number))).collect();
+        let places = Places::of(observed.iter().map(|(_, iteration)| *iteration));
+        let iterations = places.count.min(BATCHES);
+        let batch = |place: usize| (place * iterations / places.count) as u32;
+        let iteration_of: Vec<u32> = observed.iter().map(|(_, number)| batch(places.of_number(*number))).collect();
 
         let cells = (observed.len() / CELL).clamp(CELLS.0, CELLS.1);
         let cell = observed.len().div_ceil(cells).max(1);
@@ -118,6 +113,43 @@ impl Sample {
             if self.weight_below(middle, weights) <= place { low = middle } else { high = middle }
         }
         (low * self.cell, self.weight_below(low, weights))
+    }
+}
+
+/// The places of numbers in the order of those that occur.
+struct Places {
+    /// Ascending, where numbers lie far apart.
+    known: Vec<u32>,
+    /// Per number its place, where they are dense: looked up instead of searched for.
+    dense: Vec<u32>,
+    count: usize,
+}
+
+impl Places {
+    fn of(numbers: impl Iterator<Item = u32> + Clone) -> Self {
+        let total = numbers.clone().count();
+        let reach = numbers.clone().max().map_or(0, |most| most as usize + 1);
+        if reach > 4 * total + 1024 {
+            let mut known: Vec<u32> = numbers.collect();
+            known.sort_unstable();
+            known.dedup();
+            return Self { count: known.len(), known, dense: Vec::new() };
+        }
+        let mut dense = vec![0u32; reach];
+        numbers.for_each(|number| dense[number as usize] = 1);
+        let mut count = 0;
+        for occurs in &mut dense {
+            count += std::mem::replace(occurs, count);
+        }
+        Self { known: Vec::new(), dense, count: count as usize }
+    }
+
+    /// The place of a number that occurs.
+    fn of_number(&self, number: u32) -> usize {
+        match self.dense.get(number as usize) {
+            Some(place) => *place as usize,
+            None => self.known.partition_point(|known| *known < number),
+        }
     }
 }
 
@@ -321,11 +353,11 @@ mod tests {
 
     #[test]
     fn many_iterations_are_drawn_in_batches_of_neighbours() {
-        // 1,000 iterations in order are 500 batches of two, whatever their numbers are.
-        for stride in [1, 3] {
+        // 1,000 iterations in order are 200 batches of five, whatever their numbers are.
+        for stride in [1, 3, 3_000_000] {
             let sample = Sample::new((0..1_000).map(|i| (u64::from(i), i * stride)).collect());
             assert_eq!(sample.iterations, BATCHES);
-            let expected: Vec<u32> = (0..1_000).map(|i| i / 2).collect();
+            let expected: Vec<u32> = (0..1_000).map(|i| i / 5).collect();
             assert_eq!(sample.iteration_of, expected);
         }
     }

@@ -10,6 +10,7 @@ mod page;
 mod patterns;
 mod refused;
 mod replay;
+mod reports;
 mod timeline;
 mod truth;
 mod walls;

@@ -24,7 +24,10 @@ const DEPENDENCIES: [(&str, &[&str]); 4] = [
     ("pattern", &["serde", "serde-saphyr", "strsim", "thiserror"]),
     ("importers", &["flate2", "prost", "rayon", "rusqlite", "serde", "serde_json", "tempfile", "thiserror", "wide"]),
     ("replay", &["bytemuck", "cudarc", "float8", "half", "libloading", "mpi", "ndarray", "thiserror"]),
-    ("reports", &["parquet", "polars", "prost", "serde", "serde_json", "thiserror"]),
+    (
+        "reports",
+        &["arrow-array", "arrow-ipc", "arrow-schema", "parquet", "polars", "prost", "serde", "serde_json", "thiserror"],
+    ),
 ];
 
 /// Names that a place may not use.

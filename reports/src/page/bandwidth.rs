@@ -31,9 +31,12 @@ pub(super) fn all(sources: &[Source<'_>], blocks: &Blocks, table: &View, curves:
         let (Some(run), Some(block)) = (row.run(sources), row.block(blocks, "block", "axis")) else { continue };
         // A logarithm of nothing has no place on the axis.
         let Some(size_bytes) = row.count("size_bytes").filter(|bytes| *bytes > 0) else { continue };
-        for (state, key, mean) in
-            [("overlapped", "busbw_gbps", "overlap_avg_ms"), ("alone", "alone_busbw_gbps", "alone_ms")]
-        {
+        for (state, key, mean) in [
+            ("overlapped", "busbw_gbps", "overlap_avg_ms"),
+            ("alone", "alone_busbw_gbps", "alone_ms"),
+            // What a baseline says, which has no executions of ours and so no spread.
+            ("outside", "outside_busbw_gbps", "outside_ms"),
+        ] {
             let Some(busbw_gbps) = row.real(key) else { continue };
             // Bandwidth x mean time is what an execution moves; an execution's bandwidth is that over its own time.
             let curve =

@@ -72,13 +72,12 @@ pub(super) fn axis_name(run: &Run, axis: Option<u32>) -> Value {
 ///
 /// | column | type | what |
 /// |---|---|---|
-/// | rank_step | u64 | iteration and rank, as one number |
 /// | latency_ns | u64 | time on its lane |
 /// | wait_ns, transfer_ns, size_bytes | u64? | as measured |
 /// | bus_bytes | f64? | size x the bus factor of the team: divided by transfer it is the bus bandwidth |
 /// | ranks | u64? | ranks of its team |
 /// | exposed_ns | u64? | its share of the exposed time of its step |
-pub(super) fn executions(run: &Run, rows: &[u32], steps: &[u32]) -> PolarsResult<DataFrame> {
+pub(super) fn executions(run: &Run, rows: &[u32]) -> PolarsResult<DataFrame> {
     let columns = run.measurements();
     let u64s = |name: &str, of: &dyn Fn(usize) -> u64| {
         UInt64Chunked::from_iter_values(name.into(), rows.iter().map(|row| of(*row as usize))).into_column()
@@ -95,7 +94,6 @@ pub(super) fn executions(run: &Run, rows: &[u32], steps: &[u32]) -> PolarsResult
     DataFrame::new(
         rows.len(),
         vec![
-            u64s("rank_step", &|row| u64::from(steps[row]) << 32 | u64::from(columns.rank[row])),
             u64s("latency_ns", &|row| columns.latency_ns(row)),
             nullable("wait_ns", &|row| columns.wait_ns.get(row)),
             nullable("transfer_ns", &|row| columns.transfer_ns.get(row)),

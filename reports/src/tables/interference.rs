@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use polars::prelude::DataFrame;
+use rayon::prelude::*;
 
 use super::frame::{Row, axis_name, ms};
 use super::{Field, Report, frame, refused, stack};
@@ -96,7 +97,7 @@ fn rows(run: &Run) -> Vec<Row> {
     let sides: BTreeMap<Who, Side> = sides(run, &numbers);
     let side = |number: u32| &sides[&who[number as usize]];
     pairs
-        .iter()
+        .par_iter()
         .map(|((one, other), found)| row(run, (who[*one as usize], who[*other as usize]), side(*one), found, &numbers))
         .collect()
 }
@@ -151,7 +152,7 @@ fn sides(run: &Run, numbers: &[u32]) -> BTreeMap<Who, Side> {
         let alone = group.alone.iter().filter_map(|row| Some((timed(row)?, numbers[*row as usize]))).collect();
         ((group.block, group.axis), Side { overlapped, total_ns, alone: Sample::new(alone) })
     };
-    frame::groups(run).into_iter().map(side).collect()
+    frame::groups(run).into_par_iter().map(side).collect()
 }
 
 fn row(run: &Run, (one, other): (Who, Who), side: &Side, found: &Beside, numbers: &[u32]) -> Row {

@@ -23,7 +23,7 @@ pub use schema::{Field, Kind, TABLE_SCHEMA};
 use polars::prelude::{DataFrame, PolarsResult};
 
 use crate::view::Shown;
-use crate::{Error, Result, Run, Value, View, method};
+use crate::{Error, FileFormat, Result, Run, Value, View, files, method};
 use frame::Row;
 
 /// A table computed from the measurements of one run or several.
@@ -49,6 +49,11 @@ pub trait Report: Sync {
     /// What its columns mean, as lines for below the table; `view` has the rows already.
     fn method(&self, view: &View) -> Vec<&'static str>;
 
+    /// What is to be said of these runs beyond the method.
+    fn remarks(&self, _runs: &[Run], _view: &View) -> Vec<String> {
+        Vec::new()
+    }
+
     /// The table with what is needed to print it. The column `run` is seen only if there are several.
     ///
     /// # Errors
@@ -58,11 +63,30 @@ pub trait Report: Sync {
         let mut shown = self.shown().to_vec();
         shown.retain(|column| column.key != "run" || runs.len() > 1);
         let mut view = view::of(&table, shown).map_err(refused(self.name()))?;
+        let empty = |column: &Shown| !presence(&view, column.key).0;
+        let kept = view.shown.iter().copied().filter(|column| !(column.optional && empty(column))).collect();
+        view.shown = kept;
         view.keys.insert(0, SCHEMA.key.to_owned());
         view.rows.iter_mut().for_each(|row| row.insert(0, Value::Integer(TABLE_SCHEMA.into())));
         view.notes = method::runs(runs);
         view.notes.extend(self.method(&view).into_iter().map(str::to_owned));
+        view.notes.extend(self.remarks(runs, &view));
         Ok(view)
+    }
+}
+
+impl dyn Report {
+    /// All columns of what is written for programs: those in front, then the table's own.
+    pub fn columns(&self) -> Vec<Field> {
+        [SCHEMA, RUN].into_iter().chain(self.fields().iter().copied()).collect()
+    }
+
+    /// The table of `runs` as the bytes of a file.
+    ///
+    /// # Errors
+    /// As [`Report::table`], and what the format's crate refuses: a defect.
+    pub fn file(&self, runs: &[Run], format: FileFormat) -> Result<Vec<u8>> {
+        files::bytes(format, self.name(), &self.columns(), &self.view(runs)?)
     }
 }
 

@@ -1,6 +1,7 @@
 //! The report `quantiles`: the whole distribution of each block's times, overlapped and alone; what ECDFs are drawn from.
 
 use polars::prelude::*;
+use rayon::prelude::*;
 
 use super::frame::{self, Group, Row, ms};
 use super::{Field, Report, refused, stack};
@@ -59,13 +60,13 @@ impl Report for Quantiles {
 }
 
 fn rows(run: &Run) -> PolarsResult<Vec<Row>> {
-    let mut rows = Vec::new();
-    for group in frame::groups(run) {
-        for (state, executions) in [("overlapped", &group.overlapped), ("alone", &group.alone)] {
-            rows.extend(of_state(run, &group, state, executions)?);
-        }
-    }
-    Ok(rows)
+    let of_group = |group: &Group| -> PolarsResult<Vec<Row>> {
+        let mut rows = of_state(run, group, "overlapped", &group.overlapped)?;
+        rows.extend(of_state(run, group, "alone", &group.alone)?);
+        Ok(rows)
+    };
+    let groups: Vec<Vec<Row>> = frame::groups(run).par_iter().map(of_group).collect::<PolarsResult<_>>()?;
+    Ok(groups.into_iter().flatten().collect())
 }
 
 /// The percentiles of one state; none where nothing has a time.

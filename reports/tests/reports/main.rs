@@ -1,6 +1,8 @@
 //! The crate from outside: run folders on disk, and reports with known answers.
 
 mod common;
+#[cfg(feature = "tables")]
+mod files;
 mod folder;
 mod golden;
 #[cfg(feature = "tables")]

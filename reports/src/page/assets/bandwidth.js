@@ -9,6 +9,7 @@ function bandwidths() {
   const kindsUsed = [...new Map(data.bandwidth.map((point) => [data.blocks[point.block].kind, data.blocks[point.block]])).values()];
   const dot = (style, hollow) => svg("circle", { cx: 11, cy: 6, r: 4, style: `stroke: ${style}; fill: ${hollow ? "var(--surface)" : style}`, "stroke-width": 1.6 });
   const items = [...kindsUsed.map((block) => [dot(colour(block)), block.kind]), [dot("var(--soft)"), "overlapped"], [dot("var(--soft)", true), "alone"]];
+  if (data.bandwidth.some((point) => point.state === "outside")) items.push([svg("path", { d: "M7 2l8 8m0 -8l-8 8", style: "stroke: var(--soft)", "stroke-width": 2 }), "baseline"]);
   if (data.link_gbps) items.push([svg("line", { x1: 0, x2: 22, y1: 6, y2: 6, style: "stroke: var(--ink)", "stroke-width": 1.5, "stroke-dasharray": "6 3" }), `declared link, ${data.link_gbps} GB/s`]);
   const panels = el("div", { class: "wide" }, ...runs.map((run) => {
     const box = el("div");
@@ -67,7 +68,7 @@ function bandwidthDrawing(points, scale, width, run) {
     const of = colour(data.blocks[some[0].block]);
     const alone = some[0].state === "alone";
     // A line between sizes claims what lies between them; two blocks of one size, or two sizes in all, claim nothing.
-    const curve = some.length > 2 && new Set(some.map((point) => point.size_bytes)).size === some.length;
+    const curve = some[0].state !== "outside" && some.length > 2 && new Set(some.map((point) => point.size_bytes)).size === some.length;
     const line = curve ? some.map((point, n) => `${n ? "L" : "M"}${x(point.size_bytes).toFixed(1)} ${y(point.busbw_gbps).toFixed(1)}`).join("") : "";
     // Where most executions lie, of the alone ones to the left and of the others to the right, so that both show.
     const aside = alone ? -3 : 3;
@@ -75,7 +76,9 @@ function bandwidthDrawing(points, scale, width, run) {
       y1: y(point.spread_gbps[0]), y2: y(point.spread_gbps[1]), style: `stroke: ${of}`, "stroke-width": 1.2, "stroke-opacity": 0.8 }));
     return [svg("path", { d: line, class: `curve ${some[0].state}`, style: `stroke: ${of}`, "stroke-width": 1.4 }), ...spread,
       ...some.map((point) => {
-        const mark = svg("circle", { cx: x(point.size_bytes), cy: y(point.busbw_gbps), r: 4, style: `stroke: ${of}; fill: ${alone ? "var(--surface)" : of}`, "stroke-width": 1.6 });
+        const mark = point.state === "outside"
+          ? svg("path", { d: `M${x(point.size_bytes) - 4} ${y(point.busbw_gbps) - 4}l8 8m0 -8l-8 8`, style: `stroke: ${of}`, "stroke-width": 2 })
+          : svg("circle", { cx: x(point.size_bytes), cy: y(point.busbw_gbps), r: 4, style: `stroke: ${of}; fill: ${alone ? "var(--surface)" : of}`, "stroke-width": 1.6 });
         const share = data.link_gbps ? `, ${((100 * point.busbw_gbps) / data.link_gbps).toFixed(0)} % of the link` : "";
         const text = `${named(data.blocks[point.block])}, ${point.state}\n${bytes(point.size_bytes)}: ${point.busbw_gbps.toFixed(1)} GB/s${share}${within(point)}`;
         mark.addEventListener("pointermove", (event) => showTip(event, text));

@@ -3,7 +3,7 @@
 use super::Field;
 
 /// New ones stand at the end. "Time" is what slowdown compares: transfer of communication, latency of the rest.
-pub(super) const FIELDS: [Field; 51] = [
+pub(super) const FIELDS: [Field; 55] = [
     Field::text("block", "name of the block"),
     Field::text("axis", "axis, of blocks that communicate"),
     Field::text("kind", "collective, p2p, group, compute, copy, set or kernel"),
@@ -55,4 +55,8 @@ pub(super) const FIELDS: [Field; 51] = [
     Field::count("alone_outliers", "the same alone"),
     Field::real("drift", "", "Spearman's correlation of the iterations' mean time overlapped with their order"),
     Field::text("flags", "what to doubt, in words with a blank between"),
+    Field::text("outside", "of communication, with a baseline: exact, between two sizes, or why it has none"),
+    Field::real("outside_ms", "ms", "time of the block alone in the baseline"),
+    Field::real("outside_busbw_gbps", "GB/s", "size / outside_ms x bus factor"),
+    Field::real("outside_ratio", "", "alone_median_ms / outside_ms"),
 ];

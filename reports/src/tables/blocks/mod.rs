@@ -3,6 +3,7 @@
 
 mod fields;
 mod flags;
+mod outside;
 mod row;
 
 use polars::prelude::DataFrame;
@@ -18,7 +19,7 @@ pub(super) struct Blocks;
 /// The same table, of which people see more.
 pub(super) struct Wide;
 
-const SHOWN: [Shown; 12] = [
+const SHOWN: [Shown; 14] = [
     Shown::new("Run", "run", Show::Text),
     Shown::new("Block", "block", Show::Text),
     Shown::new("Axis", "axis", Show::Text),
@@ -31,9 +32,11 @@ const SHOWN: [Shown; 12] = [
     Shown::new("Alone (ms)", "alone_ms", Show::Millis).after_bar(),
     Shown::new("Slowdown", "slowdown", Show::Factor),
     Shown::new("Exposed (ms)", "exposed_ms", Show::Millis),
+    Shown::new("Outside (ms)", "outside_ms", Show::Millis).after_bar().optional(),
+    Shown::new("Alone / outside", "outside_ratio", Show::Factor).optional(),
 ];
 
-const SHOWN_WIDE: [Shown; 26] = [
+const SHOWN_WIDE: [Shown; 29] = [
     Shown::new("Run", "run", Show::Text),
     Shown::new("Block", "block", Show::Text),
     Shown::new("Axis", "axis", Show::Text),
@@ -58,6 +61,9 @@ const SHOWN_WIDE: [Shown; 26] = [
     Shown::new("Wait (%)", "wait_pct", Show::Percent),
     Shown::new("Exposed (ms)", "exposed_ms", Show::Millis),
     Shown::new("of step (%)", "exposed_pct", Show::Percent),
+    Shown::new("Outside (ms)", "outside_ms", Show::Millis).after_bar().optional(),
+    Shown::new("busbw", "outside_busbw_gbps", Show::Rate).optional(),
+    Shown::new("Alone / outside", "outside_ratio", Show::Factor).optional(),
     Shown::new("n", "samples", Show::Text).after_bar(),
     Shown::new("Flags", "flags", Show::Text),
 ];
@@ -96,6 +102,10 @@ impl Report for Blocks {
         lines
     }
 
+    fn remarks(&self, runs: &[Run], view: &View) -> Vec<String> {
+        outside::remarks(runs, view)
+    }
+
     fn table(&self, runs: &[Run]) -> Result<DataFrame> {
         stack(&FIELDS, runs, row::rows).map_err(refused(self.name()))
     }
@@ -124,6 +134,10 @@ impl Report for Wide {
         lines.extend([WIDE, EXPOSED]);
         lines.extend(flags::meanings(view));
         lines
+    }
+
+    fn remarks(&self, runs: &[Run], view: &View) -> Vec<String> {
+        outside::remarks(runs, view)
     }
 
     fn table(&self, runs: &[Run]) -> Result<DataFrame> {

@@ -1,9 +1,11 @@
 //! From the executions of a block to its row.
 
 use polars::prelude::*;
+use rayon::prelude::*;
 
 use super::flags::{self, Evidence};
 use super::frame::{self, Group, Row, Spread, ms};
+use super::outside;
 use crate::statistics::{self, Sample, drift, ratio_of_medians};
 use crate::{Headline, Role, Run, Value};
 
@@ -11,7 +13,7 @@ use crate::{Headline, Role, Run, Value};
 pub(super) fn rows(run: &Run) -> PolarsResult<Vec<Row>> {
     let steps = frame::steps(run.measurements());
     let step_ms = Headline::of(run).map(|headline| headline.step_mean_ms);
-    frame::groups(run).iter().map(|group| row(run, group, &steps, step_ms)).collect()
+    frame::groups(run).par_iter().map(|group| row(run, group, &steps, step_ms)).collect()
 }
 
 /// What one state of a block, overlapped or alone, sums up to.
@@ -21,19 +23,26 @@ struct Side {
     /// The same by iteration, in the order of the run: mean.
     by_iteration: Vec<f64>,
     spread: Spread,
+    /// Iterations with executions, and steps of ranks with executions.
+    iterations: u64,
+    rank_steps: u64,
     /// One row of figures by Polars.
     figures: DataFrame,
 }
 
 impl Side {
     fn of(run: &Run, rows: &[u32], steps: &[u32]) -> PolarsResult<Self> {
-        let figures = frame::executions(run, rows, steps)?.lazy().select(figures()).collect()?;
+        let figures = frame::executions(run, rows)?.lazy().select(figures()).collect()?;
         let timed = rows.iter().filter_map(|row| Some((run.compared_ns(*row as usize)?, steps[*row as usize])));
         let timed: Vec<(u64, u32)> = timed.collect();
         let by_iteration = means(&timed);
         let times = Sample::new(timed);
         let spread = Spread::of(times.values())?;
-        Ok(Self { times, by_iteration, spread, figures })
+        let rank = |row: &u32| run.measurements().rank[*row as usize] as usize;
+        let ranks = run.world.size() as usize;
+        let rank_steps = distinct(rows.iter().map(|row| steps[*row as usize] as usize * ranks + rank(row)));
+        let iterations = distinct(rows.iter().map(|row| steps[*row as usize] as usize));
+        Ok(Self { times, by_iteration, spread, iterations, rank_steps, figures })
     }
 
     fn count(&self, name: &str) -> PolarsResult<u64> {
@@ -43,6 +52,13 @@ impl Side {
     fn real(&self, name: &str) -> PolarsResult<Option<f64>> {
         Ok(self.figures.column(name)?.cast(&DataType::Float64)?.f64()?.get(0))
     }
+}
+
+/// How many different numbers there are among these, which are small.
+fn distinct(numbers: impl Iterator<Item = usize> + Clone) -> u64 {
+    let mut seen = vec![false; numbers.clone().max().map_or(0, |most| most + 1)];
+    numbers.for_each(|number| seen[number] = true);
+    seen.into_iter().filter(|seen| *seen).count() as u64
 }
 
 /// The mean of each iteration, in their order; iterations of a run stand together, those of several ranks apart.
@@ -71,8 +87,6 @@ fn figures() -> Vec<Expr> {
     };
     vec![
         len().alias("executions"),
-        col("rank_step").n_unique().alias("rank_steps"),
-        (col("rank_step") / lit(1u64 << 32)).n_unique().alias("iterations"),
         col("size_bytes").max().alias("size_bytes"),
         col("size_bytes").min().alias("least_bytes"),
         col("ranks").max().alias("ranks"),
@@ -99,13 +113,13 @@ fn row(run: &Run, group: &Group, steps: &[u32], step_ms: Option<f64>) -> PolarsR
     let ratio = ratio_of_medians(&overlapped.times, &alone.times);
     let bound = |which: fn((f64, f64)) -> f64| Value::real(ratio.and_then(|ratio| ratio.interval).map(which));
     // The larger of both states: a block may have run in one alone.
-    let most = |name: &str| -> PolarsResult<Value> {
-        let of = |side: &Side| -> PolarsResult<Option<u64>> { Ok(side.real(name)?.map(|value| value as u64)) };
-        Ok(Value::integer(of(&overlapped)?.max(of(&alone)?)))
+    let most = |name: &str| -> PolarsResult<Option<u64>> {
+        Ok(overlapped.real(name)?.into_iter().chain(alone.real(name)?).map(|value| value as u64).max())
     };
-    let (executions, iterations) = (overlapped.count("executions")?, overlapped.count("iterations")?);
-    let (alone_executions, alone_iterations) = (alone.count("executions")?, alone.count("iterations")?);
-    let calls = executions as f64 / overlapped.count("rank_steps")? as f64;
+    let (size_bytes, ranks) = (most("size_bytes")?, most("ranks")?);
+    let (executions, iterations) = (overlapped.count("executions")?, overlapped.iterations);
+    let (alone_executions, alone_iterations) = (alone.count("executions")?, alone.iterations);
+    let calls = executions as f64 / overlapped.rank_steps as f64;
     let exposed_ns = overlapped.real("exposed_ns")?.map(|ns| ns / run.exposure().steps.len() as f64);
     let wait_share = overlapped.real("wait_sum_ns")?.zip(overlapped.real("latency_sum_ns")?);
     let wait_pct = wait_share.filter(|_| communicates).map(|(wait, latency)| 100.0 * wait / latency);
@@ -125,7 +139,7 @@ fn row(run: &Run, group: &Group, steps: &[u32], step_ms: Option<f64>) -> PolarsR
 
     let mut row = Row::from(group.names(run));
     row.extend([
-        ("size_bytes", most("size_bytes")?),
+        ("size_bytes", Value::integer(size_bytes)),
         ("executions", Value::Integer(executions)),
         ("calls_per_step", Value::real(Some(calls))),
         ("avg_ms", ms(latency.avg)),
@@ -142,7 +156,7 @@ fn row(run: &Run, group: &Group, steps: &[u32], step_ms: Option<f64>) -> PolarsR
         ("wait_ms", ms(overlapped.real("wait_ns")?)),
         ("exposed_ms", ms(exposed_ns)),
         ("dtype", Value::text(work.dtype().map(maestro_pattern::Dtype::name))),
-        ("ranks", most("ranks")?),
+        ("ranks", Value::integer(ranks)),
         ("iterations", Value::Integer(iterations)),
         ("alone_executions", Value::Integer(alone_executions)),
         ("alone_iterations", Value::Integer(alone_iterations)),
@@ -174,6 +188,9 @@ fn row(run: &Run, group: &Group, steps: &[u32], step_ms: Option<f64>) -> PolarsR
         ("drift", Value::real(trend)),
         ("flags", Value::text(Some(flags::of(&evidence)).as_deref().filter(|flags| !flags.is_empty()))),
     ]);
+    if communicates && let Some(baseline) = &run.baseline {
+        row.extend(outside::values(baseline, work, (size_bytes, ranks), alone.spread.median));
+    }
     Ok(row)
 }
 
