@@ -40,6 +40,16 @@ pub fn text(file: Option<&Path>, text: &str) -> anyhow::Result<()> {
     }
 }
 
+/// Writes a page to a file and says so, or without one to standard output and nothing else.
+///
+/// # Errors
+/// As [`text()`].
+#[cfg(feature = "tables")]
+pub fn page(file: Option<&Path>, html: &str) -> anyhow::Result<()> {
+    text(file, html)?;
+    named(file).map_or(Ok(()), |path| print(&format!("Page written to {}; open it in a browser\n", path.display())))
+}
+
 /// Writes a timeline to a file and says so, or without one to standard output and nothing else.
 ///
 /// # Errors

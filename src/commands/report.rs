@@ -19,7 +19,7 @@ pub fn run(args: &cli::Report) -> Result<(), Failure> {
     #[cfg(feature = "tables")]
     if args.html() {
         let options = PageOptions { link_gbps: args.link_rate, command: crate::record::command() };
-        output::text(file, &page(runs, &options)?)?;
+        output::page(file, &page(runs, &options)?)?;
         return Ok(());
     }
     if args.perfetto() {

@@ -21,8 +21,10 @@ fn a_capture_over_its_simulation() {
     maestro(at, ["import", &fsdp.to_string_lossy(), "-o", "step.yaml", "--run", "captured"]).ok();
     maestro(at, ["replay", "step.yaml", "--backend", "dry", "-o", "simulated"]).ok();
     let report = ["report", "simulated", "captured", "--format", "html", "-o", "page.html", "--link-rate", "3600Gb/s"];
-    assert_eq!(maestro(at, report).ok(), "", "the page is in the file");
+    assert_eq!(maestro(at, report).ok(), "Page written to page.html; open it in a browser\n");
     let page = fs::read_to_string(at.join("page.html")).unwrap();
+    let printed = maestro(at, ["report", "simulated", "captured", "--format", "html"]).ok();
+    assert!(printed.starts_with("<!doctype html>") && printed.ends_with("</html>\n"), "nothing but the page");
     assert!(page.starts_with("<!doctype html>"));
     for command in ["maestro replay step.yaml --backend dry -o simulated", &report.join(" ")] {
         assert!(page.contains(&format!("{command}</code>")), "{command}");

@@ -7,8 +7,8 @@ function bandwidths() {
   const sizes = data.bandwidth.map((point) => point.size_bytes);
   const scale = { most, from: Math.max(0.5, Math.min(...sizes) / 1.5), to: Math.max(...sizes, 1) * 1.5, sizes: [...new Set(sizes)].sort((a, b) => a - b) };
   const kindsUsed = [...new Map(data.bandwidth.map((point) => [data.blocks[point.block].kind, data.blocks[point.block]])).values()];
-  const dot = (style, hollow) => svg("circle", { cx: 11, cy: 6, r: 4, style: `stroke: ${style}; fill: ${hollow ? "var(--surface)" : style}`, "stroke-width": 1.6 });
-  const items = [...kindsUsed.map((block) => [dot(colour(block)), block.kind]), [dot("var(--soft)"), "overlapped"], [dot("var(--soft)", true), "alone"]];
+  const items = [...kindsUsed.map((block) => [shape(block.kind, 11, 6, colour(block)), block.kind]),
+    [shape("", 11, 6, "var(--soft)"), "overlapped"], [shape("", 11, 6, "var(--soft)", true), "alone"]];
   if (data.bandwidth.some((point) => point.state === "outside")) items.push([svg("path", { d: "M7 2l8 8m0 -8l-8 8", style: "stroke: var(--soft)", "stroke-width": 2 }), "baseline"]);
   if (data.link_gbps) items.push([svg("line", { x1: 0, x2: 22, y1: 6, y2: 6, style: "stroke: var(--ink)", "stroke-width": 1.5, "stroke-dasharray": "6 3" }), `declared link, ${data.link_gbps} GB/s`]);
   const panels = el("div", { class: "wide" }, ...runs.map((run) => {
@@ -25,6 +25,20 @@ function bandwidths() {
         number(point.spread_gbps?.[0] ?? null, 2), number(point.spread_gbps?.[1] ?? null, 2)];
       return data.link_gbps ? [...row, percentOf(point.busbw_gbps, data.link_gbps)] : row;
     })));
+}
+
+// A mark for each kind, so that kinds can be told apart without their colours; a circle for all others.
+const outlines = {
+  reduce_scatter: "M-4 -4h8v8h-8z",
+  all_reduce: "M0 -5.5l5.5 5.5l-5.5 5.5l-5.5 -5.5z",
+  all_to_all: "M0 -5.2l5.2 9h-10.4z",
+  p2p: "M0 5.2l5.2 -9h-10.4z",
+  broadcast: "M-1.8 -5h3.6v3.2h3.2v3.6h-3.2v3.2h-3.6v-3.2h-3.2v-3.6h3.2z",
+};
+function shape(kind, cx, cy, of, hollow = false) {
+  const style = `stroke: ${of}; fill: ${hollow ? "var(--surface)" : of}`;
+  if (!outlines[kind]) return svg("circle", { cx, cy, r: 4, style, "stroke-width": 1.6 });
+  return svg("path", { d: outlines[kind], transform: `translate(${cx} ${cy})`, style, "stroke-width": 1.6 });
 }
 
 const within = ({ spread_gbps: spread }) => (spread ? `\n90 % of executions: ${spread[0].toFixed(1)} to ${spread[1].toFixed(1)} GB/s` : "");
@@ -78,7 +92,7 @@ function bandwidthDrawing(points, scale, width, run) {
       ...some.map((point) => {
         const mark = point.state === "outside"
           ? svg("path", { d: `M${x(point.size_bytes) - 4} ${y(point.busbw_gbps) - 4}l8 8m0 -8l-8 8`, style: `stroke: ${of}`, "stroke-width": 2 })
-          : svg("circle", { cx: x(point.size_bytes), cy: y(point.busbw_gbps), r: 4, style: `stroke: ${of}; fill: ${alone ? "var(--surface)" : of}`, "stroke-width": 1.6 });
+          : shape(data.blocks[point.block].kind, x(point.size_bytes), y(point.busbw_gbps), of, alone);
         const share = data.link_gbps ? `, ${((100 * point.busbw_gbps) / data.link_gbps).toFixed(0)} % of the link` : "";
         const text = `${named(data.blocks[point.block])}, ${point.state}\n${bytes(point.size_bytes)}: ${point.busbw_gbps.toFixed(1)} GB/s${share}${within(point)}`;
         mark.addEventListener("pointermove", (event) => showTip(event, text));
