@@ -1,5 +1,6 @@
 //! The crate from outside: run folders on disk, and reports with known answers.
 
+mod baseline;
 mod common;
 #[cfg(feature = "tables")]
 mod files;
@@ -8,5 +9,7 @@ mod golden;
 #[cfg(feature = "tables")]
 mod known_answers;
 mod perfetto;
+#[cfg(feature = "tables")]
+mod schema;
 mod summary;
 mod timeline;
