@@ -32,6 +32,8 @@ pub(crate) fn beside(windows: &[Window], mut found: impl FnMut(usize, u32, u64))
     ends.sort_by_key(|w| windows[*w].end_ns);
 
     let mut active: Vec<Active> = Vec::new();
+    // Lists of those that ended, to be used again.
+    let mut spare: Vec<Vec<(u32, u64)>> = Vec::new();
     let mut starts = starts.into_iter().peekable();
     let mut now = 0;
     for ending in ends {
@@ -40,13 +42,14 @@ pub(crate) fn beside(windows: &[Window], mut found: impl FnMut(usize, u32, u64))
         while let Some(begun) = starts.next_if(|w| windows[*w].start_ns < end) {
             pass(&mut active, windows[begun].start_ns - now);
             now = windows[begun].start_ns;
-            active.push(Active { window: begun, who: windows[begun].who, beside: Vec::new() });
+            active.push(Active { window: begun, who: windows[begun].who, beside: spare.pop().unwrap_or_default() });
         }
         pass(&mut active, end - now);
         now = end;
         if let Some(place) = active.iter().position(|one| one.window == ending) {
-            let one = active.swap_remove(place);
-            one.beside.into_iter().for_each(|(who, ns)| found(one.window, who, ns));
+            let mut one = active.swap_remove(place);
+            one.beside.drain(..).for_each(|(who, ns)| found(one.window, who, ns));
+            spare.push(one.beside);
         }
     }
 }

@@ -88,22 +88,41 @@ impl Report for Interference {
 /// A block on an axis, by index; in the order of the pattern.
 type Who = (u32, Option<u32>);
 
-/// The executions of one block beside another: the row of each, and for how long.
-type Beside = Vec<(u32, u64)>;
+/// The executions of one block beside which another ran.
+#[derive(Default)]
+struct Beside {
+    /// Their rows.
+    touched: Vec<u32>,
+    /// Of those beside which it ran for at least half of their time: time and iteration.
+    with: Vec<(u64, u32)>,
+    /// For how long it ran beside any.
+    ns: u64,
+}
+
+impl Beside {
+    /// One more execution, which took `time` and had the other beside it for `ns` of that.
+    fn push(&mut self, row: u32, (time, step): (u64, u32), ns: u64) {
+        self.touched.push(row);
+        self.ns += ns;
+        if 2 * ns >= time {
+            self.with.push((time, step));
+        }
+    }
+}
 
 fn rows(run: &Run) -> Vec<Row> {
-    let (pairs, who) = pairs(run);
     let numbers = frame::steps(run.measurements());
+    let (pairs, who) = pairs(run, &numbers);
     let sides: BTreeMap<Who, Side> = sides(run, &numbers);
     let side = |number: u32| &sides[&who[number as usize]];
     pairs
-        .par_iter()
-        .map(|((one, other), found)| row(run, (who[*one as usize], who[*other as usize]), side(*one), found, &numbers))
+        .into_par_iter()
+        .map(|((one, other), found)| row(run, (who[one as usize], who[other as usize]), side(one), found, &numbers))
         .collect()
 }
 
 /// Who ran beside whom, by number, and what the numbers mean.
-fn pairs(run: &Run) -> (BTreeMap<(u32, u32), Beside>, Vec<Who>) {
+fn pairs(run: &Run, numbers: &[u32]) -> (Vec<((u32, u32), Beside)>, Vec<Who>) {
     let columns = run.measurements();
     let axes = run.world.axes().len() as u32 + 1;
     let number = |row: usize| columns.block[row] * axes + columns.axis[row].map_or(0, |axis| axis + 1);
@@ -114,25 +133,37 @@ fn pairs(run: &Run) -> (BTreeMap<(u32, u32), Beside>, Vec<Who>) {
         run.pattern.blocks.iter().map(|block| Role::of(&block.work) == Role::Communication).collect();
     let matters = |one: u32, other: u32| communicates[(one / axes) as usize] || communicates[(other / axes) as usize];
 
-    let mut pairs: BTreeMap<(u32, u32), Beside> = BTreeMap::new();
+    // Per block those that ran beside it: so few that looking through them is fastest.
+    let mut pairs: Vec<Vec<(u32, Beside)>> = Vec::new();
+    pairs.resize_with(run.pattern.blocks.len() * axes as usize, Vec::new);
     let sorted = in_steps(columns);
-    let mut windows = Vec::new();
+    let (mut windows, mut timed) = (Vec::new(), Vec::new());
     for step in steps(columns, &sorted) {
+        timed.clear();
+        timed.extend(step.iter().map(|row| run.compared_ns(*row as usize)));
         windows.clear();
-        windows.extend(step.iter().map(|row| {
+        windows.extend(step.iter().zip(&timed).map(|(row, time)| {
             let row = *row as usize;
             let end_ns = columns.end_ns[row];
             // A transfer that is not known may have taken all of the latency.
-            let ns = run.compared_ns(row).unwrap_or(columns.latency_ns(row));
+            let ns = time.unwrap_or(columns.latency_ns(row));
             Window { start_ns: end_ns.saturating_sub(ns), end_ns, who: number(row) }
         }));
         beside(&windows, |window, other, ns| {
-            if matters(windows[window].who, other) {
-                pairs.entry((windows[window].who, other)).or_default().push((step[window], ns));
-            }
+            let one = windows[window].who;
+            let Some(time) = timed[window].filter(|_| matters(one, other)) else { return };
+            let row = step[window];
+            let near = &mut pairs[one as usize];
+            let place = near.iter().position(|(known, _)| *known == other).unwrap_or_else(|| {
+                near.push((other, Beside::default()));
+                near.len() - 1
+            });
+            near[place].1.push(row, (time, numbers[row as usize]), ns);
         });
     }
-    (pairs, who)
+    let pairs =
+        (0..).zip(pairs).flat_map(|(one, near)| near.into_iter().map(move |(other, found)| ((one, other), found)));
+    (pairs.collect(), who)
 }
 
 /// All executions of a block on an axis.
@@ -155,14 +186,11 @@ fn sides(run: &Run, numbers: &[u32]) -> BTreeMap<Who, Side> {
     frame::groups(run).into_par_iter().map(side).collect()
 }
 
-fn row(run: &Run, (one, other): (Who, Who), side: &Side, found: &Beside, numbers: &[u32]) -> Row {
+fn row(run: &Run, (one, other): (Who, Who), side: &Side, found: Beside, numbers: &[u32]) -> Row {
     let timed = |row: u32| Some((run.compared_ns(row as usize)?, numbers[row as usize]));
-    let mut touched: Vec<u32> = found.iter().map(|(row, _)| *row).collect();
+    let Beside { mut touched, with, ns: beside_ns } = found;
     touched.sort_unstable();
-    let with: Vec<(u64, u32)> =
-        found.iter().filter_map(|(row, ns)| timed(*row).filter(|(time, _)| 2 * ns >= *time)).collect();
-    let known = touched.iter().filter(|row| timed(**row).is_some()).count();
-    let partly = known - with.len();
+    let partly = touched.len() - with.len();
     // Both are ascending, so a walk tells them apart.
     let mut touched = touched.into_iter().peekable();
     let mut untouched = |row: &u32| {
@@ -172,7 +200,6 @@ fn row(run: &Run, (one, other): (Who, Who), side: &Side, found: &Beside, numbers
     let without = side.overlapped.iter().copied().filter(|row| untouched(row)).filter_map(timed).collect();
     let (with, without) = (Sample::new(with), Sample::new(without));
     let (alone, elsewhere) = (ratio_of_medians(&with, &side.alone), ratio_of_medians(&with, &without));
-    let beside_ns: u64 = found.iter().filter(|(row, _)| timed(*row).is_some()).map(|(_, ns)| ns).sum();
     let bound =
         |ratio: Option<Ratio>, which: fn((f64, f64)) -> f64| Value::real(ratio.and_then(|r| r.interval).map(which));
     let name = |who: Who| Value::Text(run.pattern.blocks[who.0 as usize].name.clone());

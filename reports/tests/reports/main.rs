@@ -1,5 +1,6 @@
 //! The crate from outside: run folders on disk, and reports with known answers.
 
+mod baseline;
 mod common;
 #[cfg(feature = "tables")]
 mod files;
@@ -10,5 +11,7 @@ mod known_answers;
 #[cfg(feature = "tables")]
 mod page;
 mod perfetto;
+#[cfg(feature = "tables")]
+mod schema;
 mod summary;
 mod timeline;
