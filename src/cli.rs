@@ -10,6 +10,8 @@ use clap::{Args, Parser, Subcommand};
 use maestro_importers::{export::EXPORTERS, synthesis::HostTime};
 use maestro_pattern::{AxisSize, Setting};
 use maestro_replay::{Compute, Pacing, Settings};
+#[cfg(feature = "tables")]
+use maestro_reports::FileFormat;
 use maestro_reports::Format;
 use maestro_reports::diff::Metric;
 
@@ -344,20 +346,41 @@ pub struct Report {
     #[cfg(feature = "tables")]
     #[arg(long, default_value = "blocks")]
     pub table: String,
-    /// How to write it; `perfetto` is no table but a timeline of all runs, for ui.perfetto.dev
+    /// How to write it; `parquet` and `arrow` are files with types, `perfetto` is no table but a timeline of all runs, for
+    /// ui.perfetto.dev, and `html` a page with all tables, timelines and curves: of one run, of a captured and a replayed
+    /// one, or of one before and one after
     #[arg(long, default_value = Format::Table.name(), value_parser = report_formats())]
     pub format: String,
+    /// What nccl-tests measured of the blocks alone: its text or what its -J wrote; a column of `blocks`
+    #[cfg(feature = "tables")]
+    #[arg(long, value_name = "FILE")]
+    pub baseline: Option<PathBuf>,
     /// Where to write it, instead of standard output
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+    /// What the link of a rank can carry, as 450GB/s or 400Gb/s, drawn in the page beside the bandwidths
+    #[cfg(feature = "tables")]
+    #[arg(long, value_name = "RATE", value_parser = link_gbps)]
+    pub link_rate: Option<f64>,
     /// The same as --format json
     #[arg(long, conflicts_with = "format")]
     pub json: bool,
 }
 
 impl Report {
+    #[cfg(feature = "tables")]
+    pub fn html(&self) -> bool {
+        self.format == HTML
+    }
+
     pub fn perfetto(&self) -> bool {
         self.format == PERFETTO
+    }
+
+    /// The format of a file with types, if it is one.
+    #[cfg(feature = "tables")]
+    pub fn file_format(&self) -> Option<FileFormat> {
+        FileFormat::from_name(&self.format)
     }
 
     /// The format of a table.
@@ -434,8 +457,33 @@ fn pair(text: &str) -> Result<(String, String), String> {
     Ok((name.to_owned(), value.to_owned()))
 }
 
+/// The format that is a page, which only the build with tables makes.
+#[cfg(feature = "tables")]
+const HTML: &str = "html";
+
 fn report_formats() -> PossibleValuesParser {
-    Format::ALL.map(Format::name).into_iter().chain([PERFETTO]).collect::<Vec<_>>().into()
+    let mut formats = Format::ALL.map(Format::name).to_vec();
+    #[cfg(feature = "tables")]
+    formats.extend(FileFormat::ALL.map(FileFormat::name));
+    formats.push(PERFETTO);
+    #[cfg(feature = "tables")]
+    formats.push(HTML);
+    formats.into()
+}
+
+/// A rate in bytes (`450GB/s`) or bits (`400Gb/s`) a second, as decimal gigabytes a second.
+#[cfg(feature = "tables")]
+fn link_gbps(text: &str) -> Result<f64, String> {
+    let rate = || {
+        let (unit, scale) = match text.strip_suffix("b/s") {
+            Some(bits) => (format!("{bits}B"), 8e9),
+            None => (text.strip_suffix("/s")?.to_owned(), 1e9),
+        };
+        // A rate in bare numbers would leave open whether bits or bytes were meant.
+        let bytes = maestro_pattern::parse_bytes(unit.trim()).filter(|bytes| *bytes > 0 && unit.ends_with('B'))?;
+        Some(bytes as f64 / scale)
+    };
+    rate().ok_or_else(|| format!("`{text}` is no rate such as 450GB/s (bytes) or 400Gb/s (bits)"))
 }
 
 #[cfg(feature = "import")]

@@ -40,6 +40,16 @@ pub fn text(file: Option<&Path>, text: &str) -> anyhow::Result<()> {
     }
 }
 
+/// Writes a page to a file and says so, or without one to standard output and nothing else.
+///
+/// # Errors
+/// As [`text()`].
+#[cfg(feature = "tables")]
+pub fn page(file: Option<&Path>, html: &str) -> anyhow::Result<()> {
+    text(file, html)?;
+    named(file).map_or(Ok(()), |path| print(&format!("Page written to {}; open it in a browser\n", path.display())))
+}
+
 /// Writes a timeline to a file and says so, or without one to standard output and nothing else.
 ///
 /// # Errors
@@ -49,9 +59,26 @@ pub fn timeline(file: Option<&Path>, bytes: &[u8]) -> anyhow::Result<()> {
         write(path, bytes, "-o")?;
         return print(&format!("Timeline written to {}; open it in https://ui.perfetto.dev\n", path.display()));
     }
+    not_to_a_terminal(bytes, "a timeline is no text: name a file with -o, as -o timeline.pftrace")
+}
+
+/// Writes a file that is no text, or without a name its bytes to standard output.
+///
+/// # Errors
+/// As [`timeline()`].
+#[cfg(feature = "tables")]
+pub fn binary(file: Option<&Path>, bytes: &[u8]) -> anyhow::Result<()> {
+    match named(file) {
+        Some(path) => write(path, bytes, "-o"),
+        None => not_to_a_terminal(bytes, "this format is no text: name a file with -o"),
+    }
+}
+
+/// Writes bytes to standard output, unless that is a terminal, which they would only confuse.
+fn not_to_a_terminal(bytes: &[u8], instead: &str) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     if out.is_terminal() {
-        bail!("standard output is a terminal, and a timeline is no text: name a file with -o, as -o timeline.pftrace");
+        bail!("standard output is a terminal, and {instead}");
     }
     out.write_all(bytes).and_then(|()| out.flush()).context(NOT_TAKEN)
 }

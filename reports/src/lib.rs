@@ -11,13 +11,19 @@
 //!
 //! This crate runs nothing, knows no back end, reads no clock and prints nothing.
 
+mod baseline;
+mod beside;
 mod columns;
 pub mod diff;
 mod error;
 mod exposure;
 mod fidelity;
+#[cfg(feature = "tables")]
+mod files;
 mod info;
 mod method;
+#[cfg(feature = "tables")]
+mod page;
 mod perfetto;
 mod render;
 mod run;
@@ -28,17 +34,22 @@ mod summary;
 mod tables;
 mod view;
 
+pub use baseline::{Baseline, Match, Point};
 pub use columns::{Columns, Nullable};
 pub use error::{Error, Result};
-pub use exposure::{Exposure, Figures, Interval, RankStep, Role, sweep};
+pub use exposure::{Exposure, Figures, Interval, RankStep, Role, Waits, sweep};
 pub use fidelity::Fidelity;
+#[cfg(feature = "tables")]
+pub use files::FileFormat;
 pub use info::{AxisInfo, Environment, Origin, PatternInfo, RUN_SCHEMA, RunInfo, Settings};
 pub use method::Headline;
+#[cfg(feature = "tables")]
+pub use page::{PageOptions, page};
 pub use perfetto::{Traced, perfetto};
 pub use render::Format;
 pub use run::Run;
 pub use store::RunWriter;
 pub use summary::summary;
 #[cfg(feature = "tables")]
-pub use tables::{REPORTS, Report};
+pub use tables::{Field, Kind, REPORTS, RUN, Report, SCHEMA, TABLE_SCHEMA};
 pub use view::{Show, Shown, Value, View};

@@ -1,10 +1,10 @@
 //! A run, as reports see it: how it was made, the pattern with its world, and what was measured.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use maestro_pattern::{AxisSize, Measurement, Pattern, Plan, World};
 
-use crate::{Columns, Error, Exposure, Result, Role, RunInfo};
+use crate::{Baseline, Columns, Error, Exposure, Result, Role, RunInfo};
 
 /// One run: read from a folder by [`Run::open`], or put together in memory by [`Run::new`].
 #[derive(Clone, Debug)]
@@ -17,6 +17,10 @@ pub struct Run {
     pub world: World,
     pub(crate) columns: Columns,
     exposure: OnceLock<Exposure>,
+    /// Per block, whether it is compared by its transfer.
+    by_transfer: Vec<bool>,
+    /// What others measured of its blocks alone.
+    pub baseline: Option<Arc<Baseline>>,
 }
 
 impl Run {
@@ -49,7 +53,8 @@ impl Run {
     }
 
     pub(crate) fn assemble(info: RunInfo, pattern: Pattern, world: World, columns: Columns) -> Self {
-        Self { info, pattern, world, columns, exposure: OnceLock::new() }
+        let by_transfer = pattern.blocks.iter().map(|block| Role::of(&block.work) == Role::Communication).collect();
+        Self { info, pattern, world, columns, exposure: OnceLock::new(), by_transfer, baseline: None }
     }
 
     /// What was measured.
@@ -60,9 +65,10 @@ impl Run {
     /// What a measurement is compared by, in nanoseconds: waiting for a late rank is not contention, so communication by
     /// its transfer alone (missing where that is unknown), everything else by its latency. Panics beyond the end.
     pub fn compared_ns(&self, row: usize) -> Option<u64> {
-        match Role::of(&self.pattern.blocks[self.columns.block[row] as usize].work) {
-            Role::Communication => self.columns.transfer_ns.get(row),
-            Role::Compute | Role::Neither => Some(self.columns.latency_ns(row)),
+        if self.by_transfer[self.columns.block[row] as usize] {
+            self.columns.transfer_ns.get(row)
+        } else {
+            Some(self.columns.latency_ns(row))
         }
     }
 

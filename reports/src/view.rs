@@ -90,17 +90,24 @@ pub struct Shown {
     pub show: Show,
     /// Whether a bar separates it from the column before.
     pub bar: bool,
+    /// Whether it is left out where no row has a value.
+    pub optional: bool,
 }
 
 impl Shown {
     /// A column without a bar before it.
     pub const fn new(heading: &'static str, key: &'static str, show: Show) -> Self {
-        Self { heading, key, show, bar: false }
+        Self { heading, key, show, bar: false, optional: false }
     }
 
     /// The same with a bar before it.
     pub const fn after_bar(self) -> Self {
         Self { bar: true, ..self }
+    }
+
+    /// The same, left out of tables in which no row has a value.
+    pub const fn optional(self) -> Self {
+        Self { optional: true, ..self }
     }
 }
 

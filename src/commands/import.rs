@@ -159,6 +159,7 @@ impl Imported {
             backend: self.capture.format,
             settings,
             notes: Vec::new(),
+            clock_error_ns: u64::try_from(self.import.clock_error_ns).ok(),
             launched: None,
             variant: Vec::new(),
         };

@@ -122,6 +122,7 @@ impl Job<'_> {
             backend: self.backend.name(),
             settings: recorded(&self.settings, self.backend),
             notes,
+            clock_error_ns: None,
             launched,
             variant: self.variant.to_vec(),
         };

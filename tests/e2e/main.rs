@@ -10,12 +10,14 @@ mod diff;
 mod export;
 mod harness;
 mod launched;
+mod page;
 mod patterns;
 #[path = "../../reports/tests/reports/planted.rs"]
 #[expect(dead_code, reason = "the tests of reports/ use all of it")]
 mod planted;
 mod refused;
 mod replay;
+mod reports;
 mod timeline;
 mod truth;
 mod walls;

@@ -24,7 +24,22 @@ const DEPENDENCIES: [(&str, &[&str]); 4] = [
     ("pattern", &["serde", "serde-saphyr", "strsim", "thiserror"]),
     ("importers", &["flate2", "prost", "rayon", "rusqlite", "serde", "serde_json", "tempfile", "thiserror", "wide"]),
     ("replay", &["bytemuck", "cudarc", "float8", "half", "libloading", "mpi", "ndarray", "thiserror"]),
-    ("reports", &["parquet", "polars", "prost", "serde", "serde-saphyr", "serde_json", "statrs", "thiserror"]),
+    (
+        "reports",
+        &[
+            "arrow-array",
+            "arrow-ipc",
+            "arrow-schema",
+            "parquet",
+            "polars",
+            "prost",
+            "serde",
+            "serde-saphyr",
+            "serde_json",
+            "statrs",
+            "thiserror",
+        ],
+    ),
 ];
 
 /// Names that a place may not use.

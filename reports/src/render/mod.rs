@@ -63,7 +63,7 @@ fn json(view: &View) -> String {
 }
 
 /// Whether a column stands at the right of its width, as numbers do.
-fn at_right(shown: &Shown) -> bool {
+pub(crate) fn at_right(shown: &Shown) -> bool {
     match shown.show {
         Show::Text => false,
         Show::Count
