@@ -33,6 +33,7 @@ const DEPENDENCIES: [(&str, &[&str]); 4] = [
             "parquet",
             "polars",
             "prost",
+            "rayon",
             "serde",
             "serde-saphyr",
             "serde_json",
