@@ -60,14 +60,14 @@ fn resized(pattern: &Pattern, names: &[String], size: u64, file: &Path) -> anyho
     for block in &mut pattern.blocks {
         let named = names.contains(&block.name);
         match &mut block.work {
-            Work::Collective(one) if one.kind != CollectiveKind::Barrier && one.splits.is_empty() => {
-                if named || names.is_empty() {
-                    one.size = Some(size);
-                    // What took so long was another size.
-                    block.captured_ns = None;
-                    block.skew = Vec::new();
-                    changed += 1;
-                }
+            Work::Collective(one)
+                if (named || names.is_empty()) && one.kind != CollectiveKind::Barrier && one.splits.is_empty() =>
+            {
+                one.size = Some(size);
+                // What took so long was another size.
+                block.captured_ns = None;
+                block.skew = Vec::new();
+                changed += 1;
             }
             _ if named => bail!(
                 "{}: block `{}` has no one size to sweep; name a collective that is no barrier and has no splits",
