@@ -40,6 +40,9 @@ pub enum Command {
     /// Write a pattern, or that of a capture, in another tool's format
     #[cfg(feature = "import")]
     Export(Export),
+    /// Run a pattern over sizes of its collectives and print one table of all; a run folder a size, in that of -o
+    #[cfg(feature = "tables")]
+    Sweep(Sweep),
     /// Print tables of saved runs, or draw them as a timeline
     Report(Report),
     /// Compare two sets of runs: what changed, by how much, and how sure that is
@@ -149,7 +152,7 @@ pub struct Check {
 }
 
 /// Sizes that shall differ from the pattern's.
-#[derive(Debug, Default, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub struct World {
     /// Give an axis another size, as dp=4
     #[arg(long = "axis", value_name = "NAME=SIZE", value_parser = axis_size)]
@@ -180,11 +183,60 @@ pub struct Replay {
     pub how: How,
 }
 
+#[cfg(feature = "tables")]
+#[derive(Debug, Args)]
+pub struct Sweep {
+    /// The pattern file
+    pub pattern: PathBuf,
+    /// The first and the last size, as 1MiB..1GiB, each twice the one before; 1MiB..1GiB*4 goes by fours
+    #[arg(long, value_name = "FIRST..LAST", value_parser = sizes)]
+    pub size: Sizes,
+    /// Only this block, by name; may be given several times [default: all collectives of one size]
+    #[arg(long, value_name = "NAME")]
+    pub block: Vec<String>,
+    // Of a sweep, -o is the folder in which each size has its run folder.
+    #[command(flatten)]
+    pub how: How,
+}
+
+/// Sizes of a sweep.
+#[cfg(feature = "tables")]
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sizes {
+    first: u64,
+    last: u64,
+    factor: u64,
+}
+
+#[cfg(feature = "tables")]
+impl Sizes {
+    /// All of them, ascending.
+    pub fn sizes(self) -> Vec<u64> {
+        std::iter::successors(Some(self.first), |size| size.checked_mul(self.factor))
+            .take_while(|size| *size <= self.last)
+            .collect()
+    }
+}
+
+#[cfg(feature = "tables")]
+fn sizes(text: &str) -> Result<Sizes, String> {
+    let read = || {
+        let (range, factor) = match text.split_once('*') {
+            Some((range, factor)) => (range, factor.parse().ok().filter(|factor| *factor > 1)?),
+            None => (text, 2),
+        };
+        let (first, last) = range.split_once("..")?;
+        let (first, last) = (maestro_pattern::parse_bytes(first)?, maestro_pattern::parse_bytes(last)?);
+        (first > 0 && first <= last).then_some(Sizes { first, last, factor })
+    };
+    read().ok_or_else(|| format!("`{text}` is no FIRST..LAST such as 1MiB..1GiB or 1MiB..1GiB*4"))
+}
+
 /// Most iterations, rounds, and seconds of patience.
 const MOST: i64 = 1_000_000;
 
 /// How to replay.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct How {
     /// The back end; `maestro doctor` lists them [default: nccl where there are GPUs, else threads]
     #[arg(long)]

@@ -19,4 +19,6 @@ pub mod report;
 #[cfg(feature = "import")]
 pub mod run;
 pub mod show;
+#[cfg(feature = "tables")]
+pub mod sweep;
 mod together;

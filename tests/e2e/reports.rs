@@ -186,3 +186,39 @@ fn files_with_types_go_where_they_are_asked_to() {
         assert!(bytes.starts_with(magic) && bytes.ends_with(magic), "{format}");
     }
 }
+
+#[test]
+fn a_sweep_is_a_run_a_size() {
+    let here = folder();
+    let text = "maestro: 1\nname: s\naxes: {dp: {size: 2}}\nblocks:\n  a: {all_reduce: {size: 1MiB, dtype: f32}}\n  \
+                b: {all_gather: {size: 1KiB, dtype: f32}}\n  c: {barrier: {}}\nlanes: {comm: {}}\nschedule:\n- {run: a, on: dp, \
+                lane: comm}\n- {run: b, on: dp, lane: comm}\n- {run: c, on: dp, lane: comm}\n";
+    std::fs::write(here.path().join("p.yaml"), text).expect("a file");
+    let sweep = |more: &[&str]| {
+        let args = ["sweep", "p.yaml", "--backend", "threads", "--iterations", "1", "--rounds", "1", "-o", "out"];
+        maestro(here.path(), args.iter().chain(more))
+    };
+    let rows = sweep(&["--size", "4KiB..64KiB*4", "--block", "a", "--json"]).json();
+    let of = |block: &str| -> Vec<(String, u64)> {
+        let rows = rows.as_array().expect("rows").iter().filter(|row| row["block"] == block);
+        rows.map(|row| (row["run"].as_str().expect("a run").to_owned(), row["size_bytes"].as_u64().expect("a size")))
+            .collect()
+    };
+    assert_eq!(of("a"), [4096, 16384, 65536].map(|size| (size.to_string(), size)));
+    assert!(of("b").iter().all(|(_, size)| *size == 1024));
+    // The folders are runs like others.
+    let again = maestro(here.path(), ["report", "out/4096", "out/65536", "--json"]).json();
+    assert_eq!(again.as_array().expect("rows").len(), 6);
+
+    // All is refused before anything is run.
+    for (more, says) in [
+        (&["--size", "4KiB..1KiB"][..], "4KiB..1KiB"),
+        (&["--size", "4KiB..8KiB", "--block", "x"], "no block is named `x`"),
+        (&["--size", "4KiB..8KiB", "--block", "c"], "`c` has no one size"),
+        (&["--size", "2..8"], "with size 2 B"),
+    ] {
+        let outcome = sweep(more);
+        assert_eq!(outcome.code, 2, "{more:?}");
+        assert!(outcome.stderr.contains(says), "{more:?}: {}", outcome.stderr);
+    }
+}
