@@ -126,6 +126,7 @@ pub enum Error {
         why: String,
     },
     /// A file that is given as a baseline is none.
+    #[cfg(feature = "tables")]
     #[error("{path}: {why}")]
     Baseline {
         /// The file.

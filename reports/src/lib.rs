@@ -11,9 +11,13 @@
 //!
 //! This crate runs nothing, knows no back end, reads no clock and prints nothing.
 
+#[cfg(feature = "tables")]
 mod baseline;
+#[cfg(feature = "tables")]
 mod beside;
 mod columns;
+#[cfg(feature = "tables")]
+mod doubts;
 mod error;
 mod exposure;
 mod fidelity;
@@ -33,6 +37,7 @@ mod summary;
 mod tables;
 mod view;
 
+#[cfg(feature = "tables")]
 pub use baseline::{Baseline, Match, Point};
 pub use columns::{Columns, Nullable};
 pub use error::{Error, Result};

@@ -1,10 +1,10 @@
 //! A run, as reports see it: how it was made, the pattern with its world, and what was measured.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 use maestro_pattern::{AxisSize, Measurement, Pattern, Plan, World};
 
-use crate::{Baseline, Columns, Error, Exposure, Result, Role, RunInfo};
+use crate::{Columns, Error, Exposure, Result, Role, RunInfo};
 
 /// One run: read from a folder by [`Run::open`], or put together in memory by [`Run::new`].
 #[derive(Clone, Debug)]
@@ -20,7 +20,8 @@ pub struct Run {
     /// Per block, whether it is compared by its transfer.
     by_transfer: Vec<bool>,
     /// What others measured of its blocks alone.
-    pub baseline: Option<Arc<Baseline>>,
+    #[cfg(feature = "tables")]
+    pub baseline: Option<std::sync::Arc<crate::Baseline>>,
 }
 
 impl Run {
@@ -54,7 +55,16 @@ impl Run {
 
     pub(crate) fn assemble(info: RunInfo, pattern: Pattern, world: World, columns: Columns) -> Self {
         let by_transfer = pattern.blocks.iter().map(|block| Role::of(&block.work) == Role::Communication).collect();
-        Self { info, pattern, world, columns, exposure: OnceLock::new(), by_transfer, baseline: None }
+        Self {
+            info,
+            pattern,
+            world,
+            columns,
+            exposure: OnceLock::new(),
+            by_transfer,
+            #[cfg(feature = "tables")]
+            baseline: None,
+        }
     }
 
     /// What was measured.

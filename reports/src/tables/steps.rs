@@ -4,9 +4,10 @@ use polars::prelude::*;
 
 use super::frame::{Row, ms};
 use super::{EXPOSED, Field, Report, refused, stack};
+use crate::doubts;
 use crate::exposure::RankStep;
 use crate::view::{Show, Shown};
-use crate::{Result, Run, Value, View, statistics};
+use crate::{Result, Run, Value, View};
 
 /// One row a run. A step lasts as long as its longest rank: from that rank's first start to its last end.
 pub(super) struct Steps;
@@ -92,7 +93,7 @@ fn row(run: &Run) -> PolarsResult<Row> {
     let mut sorted = spans.clone();
     sorted.sort_unstable();
     let spread = super::frame::Spread::of(&sorted)?;
-    let drift = statistics::drift(&spans.iter().map(|ns| *ns as f64).collect::<Vec<_>>());
+    let drift = doubts::drift(&spans.iter().map(|ns| *ns as f64).collect::<Vec<_>>());
 
     // Ranks may differ in how many steps they have, so a mean over ranks and iterations is one over their rows.
     let means = rank_steps(run)?.lazy().select([col("*").mean()]).collect()?;
@@ -118,7 +119,7 @@ fn row(run: &Run) -> PolarsResult<Row> {
         ("uneven_ms", ms(spread.avg.zip(mean("span_ns")?).map(|(step, rank)| step - rank))),
         ("wait_ms", ms(mean("wait_ns")?)),
         ("drift", Value::real(drift)),
-        ("flags", Value::text(drift.filter(|drift| statistics::is_drift(*drift, spans.len())).map(|_| "drift"))),
+        ("flags", Value::text(drift.filter(|drift| doubts::is_drift(*drift, spans.len())).map(|_| "drift"))),
     ])
 }
 

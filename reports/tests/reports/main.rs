@@ -1,5 +1,6 @@
 //! The crate from outside: run folders on disk, and reports with known answers.
 
+#[cfg(feature = "tables")]
 mod baseline;
 mod common;
 #[cfg(feature = "tables")]

@@ -1,6 +1,6 @@
 //! What to doubt of a row, in words: each flag is a rule with a threshold, and a sentence below the table.
 
-use crate::statistics::has_two_modes;
+use crate::doubts::has_two_modes;
 use crate::{Value, View};
 
 /// Fewest iterations for an interval of a median that means something: of five, even the whole range covers it in less

@@ -6,7 +6,8 @@ use rayon::prelude::*;
 use super::flags::{self, Evidence};
 use super::frame::{self, Group, Row, Spread, ms};
 use super::outside;
-use crate::statistics::{self, Sample, drift, ratio_of_medians};
+use crate::doubts::{drift, is_drift, severe_outliers};
+use crate::statistics::{Sample, ratio_of_medians};
 use crate::{Headline, Role, Run, Value};
 
 /// The rows of a run, in the order of the pattern's blocks.
@@ -128,7 +129,7 @@ fn row(run: &Run, group: &Group, steps: &[u32], step_ms: Option<f64>) -> PolarsR
         communicates,
         iterations: [iterations, alone_iterations],
         times: [overlapped.times.values(), alone.times.values()],
-        drifts: trend.is_some_and(|drift| statistics::is_drift(drift, overlapped.by_iteration.len())),
+        drifts: trend.is_some_and(|drift| is_drift(drift, overlapped.by_iteration.len())),
         wait_ns: overlapped.real("wait_ns")?,
         wait_pct,
         clock_error_ns: run.info.clock_error_ns,
@@ -183,8 +184,8 @@ fn row(run: &Run, group: &Group, steps: &[u32], step_ms: Option<f64>) -> PolarsR
         ("wait_pct", Value::real(wait_pct)),
         ("transfer_ms", ms(overlapped.real("transfer_ns")?)),
         ("exposed_pct", Value::real(exposed_ns.zip(step_ms).map(|(ns, step)| 100.0 * (ns / 1e6) / step))),
-        ("outliers", Value::Integer(statistics::severe_outliers(overlapped.times.values()) as u64)),
-        ("alone_outliers", Value::Integer(statistics::severe_outliers(alone.times.values()) as u64)),
+        ("outliers", Value::Integer(severe_outliers(overlapped.times.values()) as u64)),
+        ("alone_outliers", Value::Integer(severe_outliers(alone.times.values()) as u64)),
         ("drift", Value::real(trend)),
         ("flags", Value::text(Some(flags::of(&evidence)).as_deref().filter(|flags| !flags.is_empty()))),
     ]);

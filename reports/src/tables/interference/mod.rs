@@ -1,5 +1,7 @@
 //! The report `interference`: how much longer a block takes while a certain other one runs beside it.
 
+mod pairs;
+
 use std::collections::BTreeMap;
 
 use polars::prelude::DataFrame;
@@ -7,11 +9,10 @@ use rayon::prelude::*;
 
 use super::frame::{Row, axis_name, ms};
 use super::{Field, Report, frame, refused, stack};
-use crate::beside::{Window, beside};
-use crate::exposure::{in_steps, steps};
 use crate::statistics::{Ratio, Sample, ratio_of_medians};
 use crate::view::{Show, Shown};
-use crate::{Result, Role, Run, Value, View};
+use crate::{Result, Run, Value, View};
+use pairs::{Beside, Pair, Who, pairs};
 
 /// One row a pair of blocks that ran at once on a rank, and direction; at least one of them communicates.
 pub(super) struct Interference;
@@ -85,85 +86,10 @@ impl Report for Interference {
     }
 }
 
-/// A block on an axis, by index; in the order of the pattern.
-type Who = (u32, Option<u32>);
-
-/// The executions of one block beside which another ran.
-#[derive(Default)]
-struct Beside {
-    /// Their rows.
-    touched: Vec<u32>,
-    /// Of those beside which it ran for at least half of their time: time and iteration.
-    with: Vec<(u64, u32)>,
-    /// For how long it ran beside any.
-    ns: u64,
-}
-
-impl Beside {
-    /// One more execution, which took `time` and had the other beside it for `ns` of that.
-    fn push(&mut self, row: u32, (time, step): (u64, u32), ns: u64) {
-        self.touched.push(row);
-        self.ns += ns;
-        if 2 * ns >= time {
-            self.with.push((time, step));
-        }
-    }
-}
-
 fn rows(run: &Run) -> Vec<Row> {
     let numbers = frame::steps(run.measurements());
-    let (pairs, who) = pairs(run, &numbers);
-    let sides: BTreeMap<Who, Side> = sides(run, &numbers);
-    let side = |number: u32| &sides[&who[number as usize]];
-    pairs
-        .into_par_iter()
-        .map(|((one, other), found)| row(run, (who[one as usize], who[other as usize]), side(one), found, &numbers))
-        .collect()
-}
-
-/// Who ran beside whom, by number, and what the numbers mean.
-fn pairs(run: &Run, numbers: &[u32]) -> (Vec<((u32, u32), Beside)>, Vec<Who>) {
-    let columns = run.measurements();
-    let axes = run.world.axes().len() as u32 + 1;
-    let number = |row: usize| columns.block[row] * axes + columns.axis[row].map_or(0, |axis| axis + 1);
-    let who = (0..run.pattern.blocks.len() as u32 * axes)
-        .map(|number| (number / axes, (number % axes).checked_sub(1)))
-        .collect();
-    let communicates: Vec<bool> =
-        run.pattern.blocks.iter().map(|block| Role::of(&block.work) == Role::Communication).collect();
-    let matters = |one: u32, other: u32| communicates[(one / axes) as usize] || communicates[(other / axes) as usize];
-
-    // Per block those that ran beside it: so few that looking through them is fastest.
-    let mut pairs: Vec<Vec<(u32, Beside)>> = Vec::new();
-    pairs.resize_with(run.pattern.blocks.len() * axes as usize, Vec::new);
-    let sorted = in_steps(columns);
-    let (mut windows, mut timed) = (Vec::new(), Vec::new());
-    for step in steps(columns, &sorted) {
-        timed.clear();
-        timed.extend(step.iter().map(|row| run.compared_ns(*row as usize)));
-        windows.clear();
-        windows.extend(step.iter().zip(&timed).map(|(row, time)| {
-            let row = *row as usize;
-            let end_ns = columns.end_ns[row];
-            // A transfer that is not known may have taken all of the latency.
-            let ns = time.unwrap_or(columns.latency_ns(row));
-            Window { start_ns: end_ns.saturating_sub(ns), end_ns, who: number(row) }
-        }));
-        beside(&windows, |window, other, ns| {
-            let one = windows[window].who;
-            let Some(time) = timed[window].filter(|_| matters(one, other)) else { return };
-            let row = step[window];
-            let near = &mut pairs[one as usize];
-            let place = near.iter().position(|(known, _)| *known == other).unwrap_or_else(|| {
-                near.push((other, Beside::default()));
-                near.len() - 1
-            });
-            near[place].1.push(row, (time, numbers[row as usize]), ns);
-        });
-    }
-    let pairs =
-        (0..).zip(pairs).flat_map(|(one, near)| near.into_iter().map(move |(other, found)| ((one, other), found)));
-    (pairs.collect(), who)
+    let sides = sides(run, &numbers);
+    pairs(run, &numbers).into_par_iter().map(|pair| row(run, pair, &sides, &numbers)).collect()
 }
 
 /// All executions of a block on an axis.
@@ -186,9 +112,10 @@ fn sides(run: &Run, numbers: &[u32]) -> BTreeMap<Who, Side> {
     frame::groups(run).into_par_iter().map(side).collect()
 }
 
-fn row(run: &Run, (one, other): (Who, Who), side: &Side, found: Beside, numbers: &[u32]) -> Row {
+fn row(run: &Run, pair: Pair, sides: &BTreeMap<Who, Side>, numbers: &[u32]) -> Row {
+    let (one, other, side) = (pair.one, pair.other, &sides[&pair.one]);
     let timed = |row: u32| Some((run.compared_ns(row as usize)?, numbers[row as usize]));
-    let Beside { mut touched, with, ns: beside_ns } = found;
+    let Beside { mut touched, with, ns: beside_ns } = pair.found;
     touched.sort_unstable();
     let partly = touched.len() - with.len();
     // Both are ascending, so a walk tells them apart.
