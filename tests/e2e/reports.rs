@@ -112,7 +112,7 @@ blocks:
   between: {all_gather: {size: 384MiB, dtype: bf16}, captured: 900us}
   larger: {all_gather: {size: 8GiB, dtype: bf16}, captured: 9ms}
   wider: {reduce_scatter: {size: 64MiB, dtype: f32}, captured: 200us}
-  other: {broadcast: {size: 64MiB, dtype: bf16}, captured: 200us}
+  other: {gather: {size: 64MiB, dtype: bf16}, captured: 200us}
 lanes: {comm: {}}
 schedule:
 - {run: same, on: dp, lane: comm}

@@ -26,7 +26,18 @@ const DEPENDENCIES: [(&str, &[&str]); 4] = [
     ("replay", &["bytemuck", "cudarc", "float8", "half", "libloading", "mpi", "ndarray", "thiserror"]),
     (
         "reports",
-        &["arrow-array", "arrow-ipc", "arrow-schema", "parquet", "polars", "prost", "serde", "serde_json", "thiserror"],
+        &[
+            "arrow-array",
+            "arrow-ipc",
+            "arrow-schema",
+            "parquet",
+            "polars",
+            "prost",
+            "rayon",
+            "serde",
+            "serde_json",
+            "thiserror",
+        ],
     ),
 ];
 
