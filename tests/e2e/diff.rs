@@ -231,6 +231,17 @@ fn a_launcher_starts_each_run() {
 }
 
 #[test]
+fn turns_alternate_so_that_a_steady_drift_is_under_both() {
+    let here = folder();
+    // Notes which run folder it is asked for.
+    fs::write(here.path().join("note.sh"), "echo \"$5\" >>order\nexec \"$@\"\n").unwrap();
+    variants(here.path(), "", "X=1", &["--runs", "4", "-o", "out", "--launch", "sh note.sh"]).ok();
+    let order = fs::read_to_string(here.path().join("order")).unwrap();
+    let order: Vec<&str> = order.lines().map(|path| path.rsplit('/').next().unwrap()).collect();
+    assert_eq!(order, ["a-1", "b-1", "b-2", "a-2", "a-3", "b-3", "b-4", "a-4"]);
+}
+
+#[test]
 fn variants_that_cannot_be_are_refused_before_or_where_they_fail() {
     let here = folder();
     for (a, b, words) in [
@@ -249,6 +260,9 @@ fn variants_that_cannot_be_are_refused_before_or_where_they_fail() {
     assert!(said.contains("does not divide into 3 ranks"), "{said}");
     let said = variants(here.path(), "", "X=1", &["-o", "out", "--graph"]).refused();
     assert!(said.contains("run out/a/a-1 (everything as it is) failed: --graph is for the back end nccl"), "{said}");
+    let failed = variants(here.path(), "", "X=1", &["-o", "out3", "--launch", "false"]);
+    assert_eq!(failed.code, 4, "{}", failed.stderr);
+    assert!(failed.stderr.contains("run out3/a/a-1 (everything as it is) failed: exit status: 1"), "{}", failed.stderr);
     let gone = variants(here.path(), "", "X=1", &["-o", "out2", "--launch", "no-such-launcher -n 2"]).refused();
     assert!(gone.contains("`no-such-launcher` cannot be started"), "{gone}");
 }

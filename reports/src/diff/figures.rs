@@ -141,12 +141,12 @@ impl Figures {
         figures.steps(run, metrics);
 
         // Held compute lasts as long as it is told to. It would find nothing, and make finding anything else harder.
-        let held = run.info.settings.compute.as_deref() != Some("work");
+        let held = run.info.settings.compute.as_deref() == Some("hold");
         let mut blocks: BTreeMap<(u32, Option<u32>), Gathered> = BTreeMap::new();
         let ranks = ranks_per_step(run, &iteration_of);
         for (row, iteration) in iteration_of.iter().enumerate() {
             if held && role(run, columns.block[row]) != Role::Communication {
-                figures.left_out_held |= run.info.settings.compute.is_some();
+                figures.left_out_held = true;
                 continue;
             }
             let gathered = blocks.entry((columns.block[row], columns.axis[row])).or_default();

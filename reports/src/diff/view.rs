@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value as Json, json};
 
-use super::{Diff, Row, Subject, Verdict, runs_needed};
+use super::{Diff, Metric, Row, Subject, Verdict, runs_needed};
 use crate::view::{Show, Shown};
 use crate::{Value, View};
 
@@ -85,14 +85,42 @@ impl Diff {
         }))
     }
 
+    /// The verdicts in one line: how many, and the largest changes. `None` where there are none.
+    pub fn headline(&self) -> Option<String> {
+        /// Most rows of a verdict that are named.
+        const MOST: usize = 3;
+        let of = |verdict: Verdict| {
+            let mut rows: Vec<&Row> = self.rows.iter().filter(|row| row.verdict == verdict).collect();
+            // As factors, so that halving and doubling count alike.
+            rows.sort_by(|a, b| {
+                let size = |row: &Row| (1.0 + row.change()).ln().abs();
+                size(b).total_cmp(&size(a))
+            });
+            rows
+        };
+        let [worse, better, open] = [Verdict::Worse, Verdict::Better, Verdict::Unclear].map(of);
+        if worse.is_empty() && better.is_empty() && open.is_empty() {
+            return None;
+        }
+        let mut text =
+            format!("{} worse, {} better, of {} no change is proved.", worse.len(), better.len(), open.len());
+        for (which, rows) in [("Worse", worse), ("Better", better)].into_iter().filter(|(_, rows)| !rows.is_empty()) {
+            let mut named: Vec<String> = rows.iter().take(MOST).map(|row| row.sentence()).collect();
+            named.extend(rows.len().checked_sub(MOST + 1).map(|more| format!("and {} more", more + 1)));
+            text += &format!(" {which}: {}.", named.join(", "));
+        }
+        Some(text)
+    }
+
     fn notes(&self) -> Vec<String> {
-        let mut notes = vec![format!(
+        let mut notes: Vec<String> = self.headline().into_iter().collect();
+        notes.push(format!(
             "Before: {} ({}). After: {} ({}).",
             runs(self.before.len()),
             self.before.join(", "),
             runs(self.after.len()),
             self.after.join(", ")
-        )];
+        ));
         let (declared, undeclared): (Vec<_>, Vec<_>) = self.changes.iter().partition(|change| change.declared);
         notes.extend(declared.iter().map(|change| format!("Changed on purpose: {change}.")));
         notes.extend(undeclared.iter().map(|change| {
@@ -137,6 +165,16 @@ fn runs(number: usize) -> String {
 }
 
 impl Row {
+    /// `scatter overlapped +9.9 %`
+    fn sentence(&self) -> String {
+        let change = self.ratio.map_or_else(|| "from 0".to_owned(), |ratio| format!("{:+.1} %", 100.0 * (ratio - 1.0)));
+        match &self.subject {
+            Subject::Step if self.metric == Metric::Step => format!("step {change}"),
+            Subject::Step => format!("step's {} {change}", self.metric.name()),
+            Subject::Block { block, .. } => format!("{block} {} {change}", self.metric.name()),
+        }
+    }
+
     fn cells(&self) -> Vec<Value> {
         let (block, axis) = match &self.subject {
             Subject::Step => (None, None),

@@ -196,8 +196,11 @@ fn held_compute_is_left_out_and_working_compute_is_not() {
     let held = compare(&sides, &quick());
     assert_eq!(blocks(&held), 0);
     assert!(held.view().notes.iter().any(|note| note.contains("only holds its lane")));
-    sides.iter_mut().flatten().for_each(|run| run.info.settings.compute = Some("work".into()));
-    assert_eq!(blocks(&compare(&sides, &quick())), 1);
+    // What a capture says of compute was measured, too.
+    for compute in [Some("work".to_owned()), None] {
+        sides.iter_mut().flatten().for_each(|run| run.info.settings.compute = compute.clone());
+        assert_eq!(blocks(&compare(&sides, &quick())), 1, "{compute:?}");
+    }
 }
 
 #[test]
@@ -221,4 +224,16 @@ fn nothing_in_common_is_refused() {
     assert!(said.contains("reduce, scatter") && said.contains("alone"), "{said}");
     let said = Diff::of(&sides[0], &Side::default(), &options).unwrap_err().to_string();
     assert!(said.contains("--against"), "{said}");
+}
+
+#[test]
+fn the_headline_names_the_largest_changes_first() {
+    let quiet = Noise { run: 0.003, iteration: 0.01, spike: 0.0 };
+    let headline = |factor: f64| compare(&two_sides(7, 6, factor, quiet), &quick()).headline().unwrap();
+    let worse = headline(1.1);
+    assert!(worse.starts_with("2 worse, 0 better, of 3 no change is proved. Worse: scatter overlapped +9."), "{worse}");
+    assert!(worse.contains(", step +7."), "{worse}");
+    assert!(headline(0.9).contains("Better: scatter overlapped -10."), "{}", headline(0.9));
+    assert_eq!(headline(1.0), "0 worse, 0 better, of 5 no change is proved.");
+    assert_eq!(compare(&two_sides(7, 3, 1.1, quiet), &quick()).headline(), None);
 }
