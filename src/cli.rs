@@ -8,9 +8,12 @@ use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand};
 #[cfg(feature = "import")]
 use maestro_importers::{export::EXPORTERS, synthesis::HostTime};
-use maestro_pattern::AxisSize;
+use maestro_pattern::{AxisSize, Setting};
 use maestro_replay::{Compute, Pacing, Settings};
+#[cfg(feature = "tables")]
+use maestro_reports::FileFormat;
 use maestro_reports::Format;
+use maestro_reports::diff::Metric;
 
 /// Replays the overlapping collectives and compute of real training steps, and reports each overlapped beside alone.
 #[derive(Debug, Parser)]
@@ -37,8 +40,13 @@ pub enum Command {
     /// Write a pattern, or that of a capture, in another tool's format
     #[cfg(feature = "import")]
     Export(Export),
+    /// Run a pattern over sizes of its collectives and print one table of all; a run folder a size, in that of -o
+    #[cfg(feature = "tables")]
+    Sweep(Sweep),
     /// Print tables of saved runs, or draw them as a timeline
     Report(Report),
+    /// Compare two sets of runs: what changed, by how much, and how sure that is
+    Diff(Diff),
     /// Tell what works on this machine and what is missing
     Doctor,
 }
@@ -144,7 +152,7 @@ pub struct Check {
 }
 
 /// Sizes that shall differ from the pattern's.
-#[derive(Debug, Default, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub struct World {
     /// Give an axis another size, as dp=4
     #[arg(long = "axis", value_name = "NAME=SIZE", value_parser = axis_size)]
@@ -152,21 +160,83 @@ pub struct World {
     /// Take all ranks as alike: leave out the pattern's `skew` and `host_skew`, which speak of the ranks it was captured on
     #[arg(long)]
     pub even: bool,
+    /// Change a setting of an axis' or lane's communicators, as axis.dp.max_ctas=4 or lane.comm.priority=high
+    #[arg(long = "set", value_name = "SETTING")]
+    pub set: Vec<Setting>,
 }
 
 #[derive(Debug, Args)]
 pub struct Replay {
     /// The pattern file
     pub pattern: PathBuf,
+    /// Record two variants in turns, each run a process of its own, and compare them. A variant is a list of environment
+    /// variables and settings, as "NCCL_ALGO=Tree axis.dp.max_ctas=4"; "" is everything as it is. -o is a folder for all runs
+    #[arg(long, num_args = 2, value_names = ["SETTINGS_A", "SETTINGS_B"], conflicts_with = "plan")]
+    pub ab: Option<Vec<String>>,
+    /// Runs of each variant [default: as many as the comparison needs, at least 6]
+    #[arg(long, value_name = "N", requires = "ab", value_parser = clap::value_parser!(u32).range(1..=MOST))]
+    pub runs: Option<u32>,
+    /// What starts each run of a variant, as "torchrun --nproc-per-node 8 --no-python"
+    #[arg(long, value_name = "COMMAND", requires = "ab")]
+    pub launch: Option<String>,
     #[command(flatten)]
     pub how: How,
+}
+
+#[cfg(feature = "tables")]
+#[derive(Debug, Args)]
+pub struct Sweep {
+    /// The pattern file
+    pub pattern: PathBuf,
+    /// The first and the last size, as 1MiB..1GiB, each twice the one before; 1MiB..1GiB*4 goes by fours
+    #[arg(long, value_name = "FIRST..LAST", value_parser = sizes)]
+    pub size: Sizes,
+    /// Only this block, by name; may be given several times [default: all collectives of one size]
+    #[arg(long, value_name = "NAME")]
+    pub block: Vec<String>,
+    // Of a sweep, -o is the folder in which each size has its run folder.
+    #[command(flatten)]
+    pub how: How,
+}
+
+/// Sizes of a sweep.
+#[cfg(feature = "tables")]
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sizes {
+    first: u64,
+    last: u64,
+    factor: u64,
+}
+
+#[cfg(feature = "tables")]
+impl Sizes {
+    /// All of them, ascending.
+    pub fn sizes(self) -> Vec<u64> {
+        std::iter::successors(Some(self.first), |size| size.checked_mul(self.factor))
+            .take_while(|size| *size <= self.last)
+            .collect()
+    }
+}
+
+#[cfg(feature = "tables")]
+fn sizes(text: &str) -> Result<Sizes, String> {
+    let read = || {
+        let (range, factor) = match text.split_once('*') {
+            Some((range, factor)) => (range, factor.parse().ok().filter(|factor| *factor > 1)?),
+            None => (text, 2),
+        };
+        let (first, last) = range.split_once("..")?;
+        let (first, last) = (maestro_pattern::parse_bytes(first)?, maestro_pattern::parse_bytes(last)?);
+        (first > 0 && first <= last).then_some(Sizes { first, last, factor })
+    };
+    read().ok_or_else(|| format!("`{text}` is no FIRST..LAST such as 1MiB..1GiB or 1MiB..1GiB*4"))
 }
 
 /// Most iterations, rounds, and seconds of patience.
 const MOST: i64 = 1_000_000;
 
 /// How to replay.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct How {
     /// The back end; `maestro doctor` lists them [default: nccl where there are GPUs, else threads]
     #[arg(long)]
@@ -216,9 +286,58 @@ pub struct How {
     /// Print one JSON document and nothing else
     #[arg(long)]
     pub json: bool,
+    /// What this run was given as one of two variants; `--ab` tells the processes that it starts
+    #[arg(long, hide = true, value_name = "NAME=VALUE", value_parser = pair)]
+    pub variant: Vec<(String, String)>,
 }
 
 impl How {
+    /// The command line that says the same, but for what each run of `--ab` is told anew: where to write, what to print,
+    /// and its variant.
+    pub fn arguments(&self) -> Vec<String> {
+        // Without `..`: a new option must be handed on, too.
+        let Self {
+            backend,
+            output: _,
+            world: World { sizes, even, set },
+            iterations,
+            rounds,
+            warmup,
+            pacing,
+            compute,
+            graph,
+            back_to_back,
+            no_alone,
+            no_verify,
+            watchdog,
+            patience,
+            plan: _,
+            json: _,
+            variant: _,
+        } = self;
+        let mut all: Vec<String> = Vec::new();
+        let mut option = |name: &str, value: String| all.extend([format!("--{name}"), value]);
+        backend.iter().for_each(|name| option("backend", name.clone()));
+        sizes.iter().for_each(|axis| option("axis", format!("{}={}", axis.name, axis.size)));
+        set.iter().for_each(|setting| option("set", setting.to_string()));
+        for (name, number) in [
+            ("iterations", u64::from(*iterations)),
+            ("rounds", u64::from(*rounds)),
+            ("warmup", u64::from(*warmup)),
+            ("back-to-back", u64::from(*back_to_back)),
+            ("watchdog", *watchdog),
+            ("patience", *patience),
+        ] {
+            option(name, number.to_string());
+        }
+        option("pacing", pacing.clone());
+        compute.iter().for_each(|compute| option("compute", compute.clone()));
+        for (name, given) in [("even", even), ("graph", graph), ("no-alone", no_alone), ("no-verify", no_verify)] {
+            all.extend(given.then(|| format!("--{name}")));
+        }
+        all
+    }
+
     /// As settings of the replay room for a back end that takes `compute` where nobody says; whom to notify is the
     /// command's matter.
     pub fn settings(&self, compute: Compute) -> Settings {
@@ -279,8 +398,85 @@ pub struct Report {
     #[cfg(feature = "tables")]
     #[arg(long, default_value = "blocks")]
     pub table: String,
-    /// How to write it; `perfetto` is no table but a timeline of all runs, for ui.perfetto.dev
+    /// How to write it; `parquet` and `arrow` are files with types, `perfetto` is no table but a timeline of all runs, for
+    /// ui.perfetto.dev, and `html` a page with all tables, timelines and curves: of one run, of a captured and a replayed
+    /// one, or of one before and one after
     #[arg(long, default_value = Format::Table.name(), value_parser = report_formats())]
+    pub format: String,
+    /// What nccl-tests measured of the blocks alone: its text or what its -J wrote; a column of `blocks`
+    #[cfg(feature = "tables")]
+    #[arg(long, value_name = "FILE")]
+    pub baseline: Option<PathBuf>,
+    /// Where to write it, instead of standard output
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// What the link of a rank can carry, as 450GB/s or 400Gb/s, drawn in the page beside the bandwidths
+    #[cfg(feature = "tables")]
+    #[arg(long, value_name = "RATE", value_parser = link_gbps)]
+    pub link_rate: Option<f64>,
+    /// The same as --format json
+    #[arg(long, conflicts_with = "format")]
+    pub json: bool,
+}
+
+impl Report {
+    #[cfg(feature = "tables")]
+    pub fn html(&self) -> bool {
+        self.format == HTML
+    }
+
+    pub fn perfetto(&self) -> bool {
+        self.format == PERFETTO
+    }
+
+    /// The format of a file with types, if it is one.
+    #[cfg(feature = "tables")]
+    pub fn file_format(&self) -> Option<FileFormat> {
+        FileFormat::from_name(&self.format)
+    }
+
+    /// The format of a table.
+    pub fn format(&self) -> Format {
+        if self.json { Format::Json } else { Format::from_name(&self.format).unwrap_or(Format::Table) }
+    }
+}
+
+#[derive(Debug, Args)]
+pub struct Diff {
+    /// Run folders before the change, or folders that hold them
+    #[arg(required = true, value_name = "BEFORE")]
+    pub before: Vec<PathBuf>,
+    /// Run folders after it, or folders that hold them
+    #[arg(long, required = true, num_args = 1.., value_name = "AFTER")]
+    pub against: Vec<PathBuf>,
+    /// What to compare: step, exposed, exposed_pct, overlapped, alone, slowdown, latency, wait, p99, busbw, alone_busbw
+    /// [default: step,overlapped,alone, or what the rules are about]
+    #[arg(long = "metric", value_name = "METRIC", value_delimiter = ',', value_parser = Metric::from_name)]
+    pub metrics: Vec<Metric>,
+    /// Compare these blocks only; * is any text
+    #[arg(long = "block", value_name = "NAME", value_delimiter = ',')]
+    pub blocks: Vec<String>,
+    /// What was changed on purpose, by the name that the notes give it (NCCL_ALGO, libraries.NCCL, axis.dp.max_ctas,
+    /// pattern...); * is any text. What --ab changed is known
+    #[arg(long, value_name = "KEY", value_delimiter = ',')]
+    pub changed: Vec<String>,
+    /// Chance of any false verdict if nothing changed
+    #[arg(long, value_name = "CHANCE", default_value = "0.05", value_parser = alpha)]
+    pub alpha: f64,
+    /// Least change to speak of
+    #[arg(long, value_name = "PERCENT", default_value = "1%", value_parser = percent)]
+    pub threshold: f64,
+    /// Judge by rules (docs/DIFF.md): exit code 0 passed, 1 a regression proved, 3 inconclusive
+    #[arg(long, value_name = "RULES.yaml")]
+    pub gate: Option<PathBuf>,
+    /// Also write what became of the rules as JUnit XML
+    #[arg(long, value_name = "FILE", requires = "gate")]
+    pub junit: Option<PathBuf>,
+    /// Also write everything as Markdown
+    #[arg(long, value_name = "FILE")]
+    pub markdown: Option<PathBuf>,
+    /// How to write the comparison
+    #[arg(long, default_value = Format::Table.name(), value_parser = Format::ALL.map(Format::name))]
     pub format: String,
     /// Where to write it, instead of standard output
     #[arg(short, long, value_name = "FILE")]
@@ -290,19 +486,56 @@ pub struct Report {
     pub json: bool,
 }
 
-impl Report {
-    pub fn perfetto(&self) -> bool {
-        self.format == PERFETTO
-    }
-
-    /// The format of a table.
+impl Diff {
     pub fn format(&self) -> Format {
         if self.json { Format::Json } else { Format::from_name(&self.format).unwrap_or(Format::Table) }
     }
 }
 
+fn alpha(text: &str) -> Result<f64, String> {
+    let chance = text.parse().ok().filter(|chance: &f64| *chance > 0.0 && *chance < 0.5);
+    chance.ok_or_else(|| "a chance above 0 and below 0.5 was expected, as 0.05".to_owned())
+}
+
+/// A percentage, as a fraction.
+fn percent(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix('%').and_then(|number| number.trim().parse().ok());
+    let number = number.filter(|number: &f64| (0.0..=1000.0).contains(number));
+    number.map(|number| number / 100.0).ok_or_else(|| "a percentage was expected, as 1%".to_owned())
+}
+
+fn pair(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or_else(|| format!("`{text}` is no NAME=VALUE"))?;
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+/// The format that is a page, which only the build with tables makes.
+#[cfg(feature = "tables")]
+const HTML: &str = "html";
+
 fn report_formats() -> PossibleValuesParser {
-    Format::ALL.map(Format::name).into_iter().chain([PERFETTO]).collect::<Vec<_>>().into()
+    let mut formats = Format::ALL.map(Format::name).to_vec();
+    #[cfg(feature = "tables")]
+    formats.extend(FileFormat::ALL.map(FileFormat::name));
+    formats.push(PERFETTO);
+    #[cfg(feature = "tables")]
+    formats.push(HTML);
+    formats.into()
+}
+
+/// A rate in bytes (`450GB/s`) or bits (`400Gb/s`) a second, as decimal gigabytes a second.
+#[cfg(feature = "tables")]
+fn link_gbps(text: &str) -> Result<f64, String> {
+    let rate = || {
+        let (unit, scale) = match text.strip_suffix("b/s") {
+            Some(bits) => (format!("{bits}B"), 8e9),
+            None => (text.strip_suffix("/s")?.to_owned(), 1e9),
+        };
+        // A rate in bare numbers would leave open whether bits or bytes were meant.
+        let bytes = maestro_pattern::parse_bytes(unit.trim()).filter(|bytes| *bytes > 0 && unit.ends_with('B'))?;
+        Some(bytes as f64 / scale)
+    };
+    rate().ok_or_else(|| format!("`{text}` is no rate such as 450GB/s (bytes) or 400Gb/s (bits)"))
 }
 
 #[cfg(feature = "import")]
@@ -348,4 +581,27 @@ fn axis_size(text: &str) -> Result<AxisSize, String> {
     let wrong = || format!("`{text}` is no NAME=SIZE such as dp=4");
     let (name, size) = text.split_once('=').ok_or_else(wrong)?;
     Ok(AxisSize { name: name.to_owned(), size: size.parse().map_err(|_| wrong())? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_of_variants_are_told_what_the_command_was_told() {
+        let read = |args: &[String]| {
+            let all = ["maestro", "replay", "p.yaml"].map(str::to_owned).into_iter().chain(args.iter().cloned());
+            let Command::Replay(replay) = Cli::try_parse_from(all).unwrap().command else { panic!("a replay") };
+            replay.how
+        };
+        let given = "--backend threads --axis dp=4 --axis tp=2 --even --set axis.dp.max_ctas=4 --iterations 7 --rounds 3 \
+                     --warmup 0 --pacing asap --compute work --graph --back-to-back 5 --no-alone --no-verify --watchdog 9 \
+                     --patience 8";
+        let given: Vec<String> = given.split_whitespace().map(str::to_owned).collect();
+        let how = read(&given);
+        assert_eq!(format!("{how:?}"), format!("{:?}", read(&how.arguments())));
+        let usual = read(&[]);
+        assert_eq!(format!("{usual:?}"), format!("{:?}", read(&usual.arguments())));
+        assert_ne!(format!("{how:?}"), format!("{usual:?}"));
+    }
 }

@@ -2,6 +2,10 @@
 
 use std::io::ErrorKind;
 
+/// A regression is proved.
+pub const REGRESSION: u8 = 1;
+/// Neither a regression nor its absence can be said.
+pub const INCONCLUSIVE: u8 = 3;
 /// Bad input or usage.
 pub const INPUT: u8 = 2;
 /// The run itself failed: a hang, wrong data, a rank that died.

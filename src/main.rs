@@ -51,7 +51,10 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Run(args) => commands::run::run(&args),
         #[cfg(feature = "import")]
         Command::Export(args) => commands::export::run(&args),
+        #[cfg(feature = "tables")]
+        Command::Sweep(args) => commands::sweep::run(&args),
         Command::Report(args) => commands::report::run(&args),
+        Command::Diff(args) => commands::diff::run(&args),
         Command::Doctor => commands::doctor::run(),
     }
 }

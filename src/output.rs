@@ -35,9 +35,19 @@ pub fn pretty(document: &serde_json::Value) -> String {
 /// As [`print()`], or the file cannot be written.
 pub fn text(file: Option<&Path>, text: &str) -> anyhow::Result<()> {
     match named(file) {
-        Some(path) => write(path, text.as_bytes()),
+        Some(path) => write(path, text.as_bytes(), "-o"),
         None => print(text),
     }
+}
+
+/// Writes a page to a file and says so, or without one to standard output and nothing else.
+///
+/// # Errors
+/// As [`text()`].
+#[cfg(feature = "tables")]
+pub fn page(file: Option<&Path>, html: &str) -> anyhow::Result<()> {
+    text(file, html)?;
+    named(file).map_or(Ok(()), |path| print(&format!("Page written to {}; open it in a browser\n", path.display())))
 }
 
 /// Writes a timeline to a file and says so, or without one to standard output and nothing else.
@@ -46,12 +56,29 @@ pub fn text(file: Option<&Path>, text: &str) -> anyhow::Result<()> {
 /// As [`text()`], or standard output is a terminal, which bytes that are no text would only confuse.
 pub fn timeline(file: Option<&Path>, bytes: &[u8]) -> anyhow::Result<()> {
     if let Some(path) = named(file) {
-        write(path, bytes)?;
+        write(path, bytes, "-o")?;
         return print(&format!("Timeline written to {}; open it in https://ui.perfetto.dev\n", path.display()));
     }
+    not_to_a_terminal(bytes, "a timeline is no text: name a file with -o, as -o timeline.pftrace")
+}
+
+/// Writes a file that is no text, or without a name its bytes to standard output.
+///
+/// # Errors
+/// As [`timeline()`].
+#[cfg(feature = "tables")]
+pub fn binary(file: Option<&Path>, bytes: &[u8]) -> anyhow::Result<()> {
+    match named(file) {
+        Some(path) => write(path, bytes, "-o"),
+        None => not_to_a_terminal(bytes, "this format is no text: name a file with -o"),
+    }
+}
+
+/// Writes bytes to standard output, unless that is a terminal, which they would only confuse.
+fn not_to_a_terminal(bytes: &[u8], instead: &str) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     if out.is_terminal() {
-        bail!("standard output is a terminal, and a timeline is no text: name a file with -o, as -o timeline.pftrace");
+        bail!("standard output is a terminal, and {instead}");
     }
     out.write_all(bytes).and_then(|()| out.flush()).context(NOT_TAKEN)
 }
@@ -60,9 +87,13 @@ fn named(file: Option<&Path>) -> Option<&Path> {
     file.filter(|path| *path != Path::new("-"))
 }
 
-fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+/// Writes a file that `option` named.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn write(path: &Path, bytes: &[u8], option: &str) -> anyhow::Result<()> {
     std::fs::write(path, bytes)
-        .with_context(|| format!("{}: the file cannot be written; choose another with -o", path.display()))
+        .with_context(|| format!("{}: the file cannot be written; choose another with {option}", path.display()))
 }
 
 /// Nanoseconds as microseconds, for JSON.

@@ -13,7 +13,11 @@ pub struct Maker<'a> {
     pub backend: &'a str,
     pub settings: Settings,
     pub notes: Vec<String>,
+    /// How far apart the clocks of ranks may be, in nanoseconds, where it is known.
+    pub clock_error_ns: Option<u64>,
     pub launched: Option<Launched>,
+    /// What it was given as one of two variants.
+    pub variant: Vec<(String, String)>,
 }
 
 /// The processes of a run that a launcher started several of.
@@ -40,10 +44,20 @@ pub fn info(id: String, pattern: &Pattern, text: &str, world: &World, maker: Mak
         environment: Environment {
             hosts: maker.launched.as_ref().map(|launched| launched.hosts),
             launcher: maker.launched.map(|launched| launched.by.to_owned()),
+            variant: maker.variant.into_iter().collect(),
+            command: command(),
             ..environment(maker.backend)
         },
+        clock_error_ns: maker.clock_error_ns,
         notes: maker.notes,
     }
+}
+
+/// The command line of this process, word by word, with the program by its name: where it was installed is nobody's
+/// business.
+pub fn command() -> Vec<String> {
+    let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
+    std::iter::once("maestro".to_owned()).chain(words).collect()
 }
 
 /// This host, with the libraries that `backend` uses here.

@@ -268,6 +268,8 @@ pub struct CommFacts {
     pub reduction: Option<ReduceOp>,
     /// Its root as a place in the group, where that is recorded.
     pub root: Option<u32>,
+    /// Whether it is done in place, where that is recorded.
+    pub in_place: bool,
     /// How `dtype` is known.
     pub element: ElementSource,
 }
@@ -304,6 +306,7 @@ impl CommFacts {
             splits_cut: false,
             stands_for: None,
             reduction: None,
+            in_place: false,
             root: None,
             element: ElementSource::Recorded,
         }

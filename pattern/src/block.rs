@@ -92,6 +92,25 @@ impl Work {
         }
     }
 
+    /// The element type of what it moves or multiplies, where it is one.
+    pub fn dtype(&self) -> Option<Dtype> {
+        let all: Vec<Dtype> = match self {
+            Self::Collective(collective) => vec![collective.dtype],
+            Self::P2p { transfers, .. } => transfers.iter().map(|transfer| transfer.dtype).collect(),
+            Self::Group(collectives) => collectives.iter().map(|collective| collective.dtype).collect(),
+            Self::Compute(kernels) => kernels
+                .iter()
+                .filter_map(|kernel| match kernel {
+                    Kernel::Gemm { dtype, .. } => Some(*dtype),
+                    Kernel::Memory { .. } | Kernel::Hold { .. } | Kernel::Copy { .. } | Kernel::Set { .. } => None,
+                })
+                .collect(),
+            Self::Cuda(_) => Vec::new(),
+        };
+        let first = *all.first()?;
+        all.iter().all(|dtype| *dtype == first).then_some(first)
+    }
+
     /// busbw / algbw over a team of `ranks`, where a bandwidth means something.
     pub fn bus_factor(&self, ranks: usize) -> Option<f64> {
         match self {

@@ -77,6 +77,20 @@ impl CollectiveKind {
         }
     }
 
+    /// Whether it can be done in place again and again: it moves data and computes nothing, so its input is there after it.
+    pub fn may_be_in_place(self) -> bool {
+        match self {
+            Self::AllGather | Self::Broadcast => true,
+            Self::AllReduce
+            | Self::ReduceScatter
+            | Self::Reduce
+            | Self::Gather
+            | Self::Scatter
+            | Self::AllToAll
+            | Self::Barrier => false,
+        }
+    }
+
     /// Whether S is made of one equal part a rank, and so must divide by the team.
     pub fn divided(self) -> bool {
         match self {
@@ -152,12 +166,15 @@ pub struct Collective {
     pub root: u32,
     /// Uneven all-to-all: `splits[from][to]` elements. Empty: even.
     pub splits: Vec<Vec<u64>>,
+    /// Whether what a rank puts in lies where it comes out, as with nccl-tests' in-place figures. Of those that
+    /// [may be](CollectiveKind::may_be_in_place).
+    pub in_place: bool,
 }
 
 impl Collective {
     /// A collective of `size` bytes (S of nccl-tests), by sum where it reduces, from team rank 0 where it has a root.
     pub fn new(kind: CollectiveKind, size: u64, dtype: Dtype) -> Self {
-        Self { kind, size: Some(size), dtype, op: ReduceOp::Sum, root: 0, splits: Vec::new() }
+        Self { kind, size: Some(size), dtype, op: ReduceOp::Sum, root: 0, splits: Vec::new(), in_place: false }
     }
 
     /// Bytes that rank `me` of a team of `ranks` puts in. 0 for an unknown size.

@@ -78,7 +78,7 @@ fn check_block(block: &crate::Block, ranks: usize) -> Result<()> {
 }
 
 /// The axis' settings, overridden by the lane's.
-fn merged(axis: &CommSettings, lane: &CommSettings) -> CommSettings {
+pub(crate) fn merged(axis: &CommSettings, lane: &CommSettings) -> CommSettings {
     CommSettings {
         min_ctas: lane.min_ctas.or(axis.min_ctas),
         max_ctas: lane.max_ctas.or(axis.max_ctas),

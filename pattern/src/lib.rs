@@ -35,6 +35,7 @@ mod order;
 mod pattern;
 mod plan;
 mod quantity;
+mod setting;
 mod world;
 mod yaml;
 
@@ -52,4 +53,5 @@ pub use plan::{AxisId, BlockId, Communicator, Instruction, LaneId, Plan, Program
 pub use quantity::{
     FACTORS, MOST_BYTES, MOST_COUNT, MOST_NS, format_bytes, format_duration, parse_bytes, parse_duration,
 };
+pub use setting::Setting;
 pub use world::{AxisSize, MOST_RANKS, World, peer};

@@ -34,6 +34,7 @@ blocks:
     captured: 8120us
     idle: 20us
     skew: [1, 0.98, 1.02, 1]
+  gathered: {all_gather: {size: 4MiB, dtype: bf16, in_place: true}}
   upload: {copy: {h2d: 64KiB}}
   clear: {set: 1MiB}
   mine: {kernel: {source: mine.cu, entry: mine, grid: [132, 1, 1], threads: [256, 1, 1]}}

@@ -146,7 +146,11 @@ fn moved(ranks: u64) -> Vec<Work> {
             let roots = if kind.rooted() { ranks as u32 } else { 1 };
             for root in 0..roots {
                 let size = ELEMENTS * parts * dtype.bytes();
-                works.push(Work::Collective(Collective { root, ..Collective::new(kind, size, dtype) }));
+                let collective = Collective { root, ..Collective::new(kind, size, dtype) };
+                if kind.may_be_in_place() {
+                    works.push(Work::Collective(Collective { in_place: true, ..collective.clone() }));
+                }
+                works.push(Work::Collective(collective));
             }
         }
         works.push(Work::Collective(uneven(ranks, dtype, 0)));

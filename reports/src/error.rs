@@ -8,6 +8,9 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// What is wrong with a run folder or with what is in it. Each message is one sentence: where, what, and the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
+    /// Nothing was given to report on.
+    #[error("there is no run to report on; give a folder that `maestro replay -o` or `maestro import --run` wrote")]
+    NoRuns,
     /// There is nothing at the path.
     #[error("{path}: no such folder; give a folder that `maestro replay -o` or `maestro import --run` wrote")]
     FolderMissing {
@@ -120,6 +123,48 @@ pub enum Error {
         /// Which one, from 0.
         index: usize,
         /// What is wrong.
+        why: String,
+    },
+    /// No metric has the name.
+    #[error("no metric is named `{name}`; there are {known}")]
+    NoMetric {
+        /// The name asked for.
+        name: String,
+        /// All metrics.
+        known: String,
+    },
+    /// Two sides cannot be compared.
+    #[error("{why}")]
+    Incomparable {
+        /// Why, and what would help.
+        why: String,
+    },
+    /// A file of rules is wrong.
+    #[error("{path}: {why}")]
+    Rules {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, where, and what would help.
+        why: String,
+    },
+    /// A file that is given as a baseline is none.
+    #[cfg(feature = "tables")]
+    #[error("{path}: {why}")]
+    Baseline {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and what would help.
+        why: String,
+    },
+    /// A table cannot be written in a file format: a defect.
+    #[cfg(feature = "tables")]
+    #[error("report `{report}` as {format}: {why}; please report this with the run folder")]
+    File {
+        /// The report's name.
+        report: &'static str,
+        /// The format's name.
+        format: &'static str,
+        /// What its crate said.
         why: String,
     },
     /// Polars refused an expression: a defect of the report.

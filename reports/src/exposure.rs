@@ -61,6 +61,15 @@ pub struct Figures {
     pub compute_ns: u64,
     /// Time in which communication ran and compute did not.
     pub exposed_ns: u64,
+    /// Time in which only copies and sets ran.
+    pub copies_ns: u64,
+}
+
+impl Figures {
+    /// Time in which nothing ran: what compute, exposed communication and copies leave of the span.
+    pub fn idle_ns(&self) -> u64 {
+        self.span_ns - self.compute_ns - self.exposed_ns - self.copies_ns
+    }
 }
 
 /// The figures of one step of a rank, and the exposed nanoseconds of each of `intervals` (0 of all that do not
@@ -77,7 +86,7 @@ pub fn sweep(intervals: &[Interval]) -> (Figures, Vec<u64>) {
     let mut figures = Figures { span_ns: span(intervals), ..Figures::default() };
     let mut exposed = vec![0; intervals.len()];
     let mut communicating: Vec<u32> = Vec::new();
-    let mut computing = 0u32;
+    let (mut computing, mut copying) = (0u32, 0u32);
     let mut now = 0;
     let (mut starts, mut ends) = (order.into_iter().peekable(), ends.into_iter().peekable());
     // Every execution ends after its start, so the ends outlast the starts.
@@ -95,6 +104,8 @@ pub fn sweep(intervals: &[Interval]) -> (Figures, Vec<u64>) {
                 figures.exposed_ns += passed;
                 share(passed, &communicating, &mut exposed);
             }
+        } else if computing == 0 && copying > 0 {
+            figures.copies_ns += passed;
         }
         now = next;
         if start.is_some() {
@@ -102,7 +113,7 @@ pub fn sweep(intervals: &[Interval]) -> (Figures, Vec<u64>) {
                 match intervals[begun as usize].role {
                     Role::Communication => communicating.push(begun),
                     Role::Compute => computing += 1,
-                    Role::Neither => {}
+                    Role::Neither => copying += 1,
                 }
             }
         } else {
@@ -110,7 +121,7 @@ pub fn sweep(intervals: &[Interval]) -> (Figures, Vec<u64>) {
             match intervals[ending as usize].role {
                 Role::Communication => communicating.retain(|i| *i != ending),
                 Role::Compute => computing -= 1,
-                Role::Neither => {}
+                Role::Neither => copying -= 1,
             }
         }
     }
@@ -146,6 +157,31 @@ pub struct RankStep {
     pub rank: u32,
     /// Its figures.
     pub figures: Figures,
+    /// How it waited for other ranks.
+    pub waits: Waits,
+}
+
+/// How a rank waited in one step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waits {
+    /// Executions whose wait is known.
+    pub calls: u32,
+    /// Those for which the others waited: this rank came last and waited for nobody.
+    pub last: u32,
+    /// All waiting for late ranks, in nanoseconds.
+    pub wait_ns: u64,
+}
+
+impl Waits {
+    fn of(columns: &Columns, rows: &[u32]) -> Self {
+        let mut this = Self::default();
+        for wait_ns in rows.iter().filter_map(|row| columns.wait_ns.get(*row as usize)) {
+            this.calls += 1;
+            this.last += u32::from(wait_ns == 0);
+            this.wait_ns += wait_ns;
+        }
+        this
+    }
 }
 
 /// The exposed communication of a whole run.
@@ -158,34 +194,92 @@ pub struct Exposure {
 }
 
 impl Exposure {
+    /// The overlapped iterations, each with the steps of its ranks.
+    pub fn iterations(&self) -> impl Iterator<Item = &[RankStep]> {
+        self.steps.chunk_by(|a, b| (a.round, a.iteration) == (b.round, b.iteration))
+    }
+
     /// The exposure of everything that `columns` has overlapped.
     pub(crate) fn of(columns: &Columns, pattern: &Pattern) -> Self {
         let roles: Vec<Role> = pattern.blocks.iter().map(|block| Role::of(&block.work)).collect();
-        let key = |row: &usize| (columns.round[*row], columns.iteration[*row], columns.rank[*row]);
-        let mut rows: Vec<usize> = (0..columns.len()).filter(|row| columns.state[*row] == State::Overlapped).collect();
-        rows.sort_by_key(key);
-
+        let rows = in_steps(columns);
         let mut this = Self { steps: Vec::new(), exposed_ns: Nullable::missing(columns.len()) };
-        for step in rows.chunk_by(|a, b| key(a) == key(b)) {
-            let intervals: Vec<Interval> = step
-                .iter()
-                .map(|row| Interval {
-                    start_ns: columns.start_ns[*row],
-                    end_ns: columns.end_ns[*row],
-                    role: roles[columns.block[*row] as usize],
-                })
-                .collect();
+        let mut intervals = Vec::new();
+        for step in steps(columns, &rows) {
+            intervals.clear();
+            intervals.extend(step.iter().map(|row| Interval {
+                start_ns: columns.start_ns[*row as usize],
+                end_ns: columns.end_ns[*row as usize],
+                role: roles[columns.block[*row as usize] as usize],
+            }));
             let (figures, exposed) = sweep(&intervals);
-            let (round, iteration, rank) = key(&step[0]);
-            this.steps.push(RankStep { round, iteration, rank, figures });
+            let (round, iteration, rank) = place(columns, step[0]);
+            this.steps.push(RankStep { round, iteration, rank, figures, waits: Waits::of(columns, step) });
             for ((row, interval), ns) in step.iter().zip(&intervals).zip(exposed) {
                 if interval.role == Role::Communication {
-                    this.exposed_ns.set(*row, ns);
+                    this.exposed_ns.set(*row as usize, ns);
                 }
             }
         }
         this
     }
+}
+
+/// Round, iteration and rank of a row.
+pub(crate) fn place(columns: &Columns, row: u32) -> (u32, u32, u32) {
+    let row = row as usize;
+    (columns.round[row], columns.iteration[row], columns.rank[row])
+}
+
+/// The rows of everything overlapped, by round, iteration and rank.
+pub(crate) fn in_steps(columns: &Columns) -> Vec<u32> {
+    let rows = || (0..columns.len() as u32).filter(|row| columns.state[*row as usize] == State::Overlapped);
+    let turn = |row: u32| (columns.round[row as usize], columns.iteration[row as usize]);
+    let mut turns: Vec<(u32, u32)> = Vec::new();
+    for row in rows() {
+        // Executions of an iteration mostly follow each other.
+        if turns.last() != Some(&turn(row)) {
+            turns.push(turn(row));
+        }
+    }
+    turns.sort_unstable();
+    turns.dedup();
+    let places = turns.len() * columns.ranks as usize;
+    if places > 4 * columns.len() + 1024 {
+        let mut sorted: Vec<u32> = rows().collect();
+        sorted.sort_by_key(|row| place(columns, *row));
+        return sorted;
+    }
+    // Counted into their places, which for millions of rows takes a fraction of sorting them.
+    let mut last = (0, turns.first().copied().unwrap_or_default());
+    let mut place_of = |row: u32| {
+        if last.1 != turn(row) {
+            last = (turns.partition_point(|known| *known < turn(row)), turn(row));
+        }
+        last.0 * columns.ranks as usize + columns.rank[row as usize] as usize
+    };
+    let mut next = vec![0u32; places];
+    let mut total = 0;
+    for row in rows() {
+        next[place_of(row)] += 1;
+        total += 1;
+    }
+    let mut before = 0;
+    for count in &mut next {
+        before += std::mem::replace(count, before);
+    }
+    let mut sorted = vec![0u32; total];
+    for row in rows() {
+        let next = &mut next[place_of(row)];
+        sorted[*next as usize] = row;
+        *next += 1;
+    }
+    sorted
+}
+
+/// The steps of ranks in rows that [`in_steps`] sorted.
+pub(crate) fn steps<'a>(columns: &'a Columns, rows: &'a [u32]) -> impl Iterator<Item = &'a [u32]> {
+    rows.chunk_by(|a, b| place(columns, *a) == place(columns, *b))
 }
 
 #[cfg(test)]
@@ -209,7 +303,10 @@ mod tests {
         // Compute hides [1000, 1150]; [1150, 1200] is shared by both, [1200, 1300] is the reduce-scatter's alone.
         let (figures, exposed) = sweep(&[comm(1000, 1200), comm(1100, 1300), compute(1000, 1150)]);
         assert_eq!(exposed, [25, 125, 0]);
-        assert_eq!(figures, Figures { span_ns: 300, communication_ns: 300, compute_ns: 150, exposed_ns: 150 });
+        assert_eq!(
+            figures,
+            Figures { span_ns: 300, communication_ns: 300, compute_ns: 150, exposed_ns: 150, copies_ns: 0 }
+        );
     }
 
     #[test]
@@ -223,17 +320,56 @@ mod tests {
     #[test]
     fn only_compute_hides() {
         let copy = interval(Role::Neither, 0, 120);
-        let (figures, exposed) = sweep(&[comm(0, 100), copy, compute(20, 50), compute(40, 60)]);
-        assert_eq!(exposed, [60, 0, 0, 0]);
-        assert_eq!(figures, Figures { span_ns: 120, communication_ns: 100, compute_ns: 40, exposed_ns: 60 });
+        let (figures, exposed) = sweep(&[comm(0, 100), copy, compute(20, 50), compute(40, 60), compute(130, 135)]);
+        assert_eq!(exposed, [60, 0, 0, 0, 0]);
+        let expected = Figures { span_ns: 135, communication_ns: 100, compute_ns: 45, exposed_ns: 60, copies_ns: 20 };
+        assert_eq!((figures, figures.idle_ns()), (expected, 10));
     }
 
     #[test]
     fn gaps_and_empty_executions_count_for_nothing() {
         let (figures, exposed) = sweep(&[comm(10, 20), comm(15, 15), comm(40, 50), compute(60, 70)]);
         assert_eq!(exposed, [10, 0, 10, 0]);
-        assert_eq!(figures, Figures { span_ns: 60, communication_ns: 20, compute_ns: 10, exposed_ns: 20 });
+        assert_eq!(
+            figures,
+            Figures { span_ns: 60, communication_ns: 20, compute_ns: 10, exposed_ns: 20, copies_ns: 0 }
+        );
         assert_eq!(sweep(&[]).0, Figures::default());
+    }
+
+    #[test]
+    fn rows_come_in_the_order_of_their_steps_however_sparse_they_are() {
+        let pattern = Pattern::from_yaml(
+            "maestro: 1\nname: x\naxes: {dp: {size: 2}}\nblocks: {a: {compute: [{hold: 1us}]}}\nlanes: {main: {}}\n\
+             schedule: [{run: a, lane: main}]\n",
+        )
+        .expect("a pattern");
+        // Rounds, iterations and ranks in no order; then so many steps apart that counting would waste memory.
+        for ranks in [2, 1 << 20] {
+            let size = maestro_pattern::AxisSize { name: "dp".into(), size: ranks };
+            let world = maestro_pattern::World::new(&pattern.axes, &[size]).expect("a world");
+            let mut columns = Columns::new(&pattern, &world);
+            for (round, iteration, rank) in [(1, 0, 1), (0, 1, 0), (1, 0, 0), (0, 0, 1), (0, 0, 0), (0, 0, 1)] {
+                let one = maestro_pattern::Measurement {
+                    round,
+                    iteration,
+                    rank,
+                    block: "a".into(),
+                    axis: None,
+                    lane: "main".into(),
+                    instance: 0,
+                    state: State::Overlapped,
+                    start_ns: 0,
+                    end_ns: 1,
+                    wait_ns: None,
+                    transfer_ns: None,
+                    size_bytes: None,
+                };
+                columns.push(&one).expect("it fits");
+            }
+            columns.state[0] = State::Alone;
+            assert_eq!(in_steps(&columns), [4, 3, 5, 1, 2], "{ranks} ranks");
+        }
     }
 
     #[test]

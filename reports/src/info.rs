@@ -36,6 +36,10 @@ pub struct RunInfo {
     pub settings: Settings,
     /// Where it ran.
     pub environment: Environment,
+    /// How far off the clock of one rank may be from that of another, in nanoseconds, where it is known: the error of
+    /// waits and transfers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock_error_ns: Option<u64>,
     /// What a reader of its numbers should know, as sentences without their full stop.
     #[serde(default)]
     pub notes: Vec<String>,
@@ -172,6 +176,12 @@ pub struct Environment {
     /// What started them: torchrun, srun, mpirun...
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub launcher: Option<String>,
+    /// Of a run that was recorded to be compared with another variant: what this variant was given, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub variant: BTreeMap<String, String>,
+    /// The command that made it, word by word; of several processes, that of the first. Empty in older folders.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub command: Vec<String>,
 }
 
 impl Environment {
@@ -193,6 +203,8 @@ impl Environment {
             gpus: Vec::new(),
             hosts: None,
             launcher: None,
+            variant: BTreeMap::new(),
+            command: Vec::new(),
         }
     }
 

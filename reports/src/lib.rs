@@ -3,7 +3,7 @@
 //! A replay or an import writes what it measured as a folder ([`RunWriter`]); [`Run::open`] reads it back. Everything
 //! that is said about runs is computed from that: which communication no compute hid ([`Exposure`]), how well a
 //! simulation or replay keeps to its capture ([`Fidelity`]), and the tables ([`View`]), which print as terminal
-//! table, Markdown, CSV and JSON ([`Format`]). [`perfetto()`] draws executions as a timeline.
+//! table, Markdown, CSV and JSON ([`Format`]). [`diff`] tells whether two sets of runs differ. [`perfetto()`] draws executions as a timeline.
 //!
 //! Two builds share this crate. With the feature `tables` (the default) the full reports are here, computed by Polars:
 //! `REPORTS`, each a `Report`. Without it there are only [`summary()`] and the timeline, for the lean replayer on the
@@ -11,12 +11,23 @@
 //!
 //! This crate runs nothing, knows no back end, reads no clock and prints nothing.
 
+#[cfg(feature = "tables")]
+mod baseline;
+#[cfg(feature = "tables")]
+mod beside;
 mod columns;
+pub mod diff;
+#[cfg(feature = "tables")]
+mod doubts;
 mod error;
 mod exposure;
 mod fidelity;
+#[cfg(feature = "tables")]
+mod files;
 mod info;
 mod method;
+#[cfg(feature = "tables")]
+mod page;
 mod perfetto;
 mod render;
 mod run;
@@ -27,17 +38,23 @@ mod summary;
 mod tables;
 mod view;
 
+#[cfg(feature = "tables")]
+pub use baseline::{Baseline, Match, Point};
 pub use columns::{Columns, Nullable};
 pub use error::{Error, Result};
-pub use exposure::{Exposure, Figures, Interval, RankStep, Role, sweep};
+pub use exposure::{Exposure, Figures, Interval, RankStep, Role, Waits, sweep};
 pub use fidelity::Fidelity;
+#[cfg(feature = "tables")]
+pub use files::FileFormat;
 pub use info::{AxisInfo, Environment, Origin, PatternInfo, RUN_SCHEMA, RunInfo, Settings};
 pub use method::Headline;
+#[cfg(feature = "tables")]
+pub use page::{PageOptions, page};
 pub use perfetto::{Traced, perfetto};
 pub use render::Format;
 pub use run::Run;
 pub use store::RunWriter;
 pub use summary::summary;
 #[cfg(feature = "tables")]
-pub use tables::{REPORTS, Report};
+pub use tables::{Field, Kind, REPORTS, RUN, Report, SCHEMA, TABLE_SCHEMA};
 pub use view::{Show, Shown, Value, View};

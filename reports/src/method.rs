@@ -5,11 +5,13 @@
 
 use crate::{AxisInfo, Origin, Run, statistics};
 
-/// A run in three numbers.
+/// A run in a few numbers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Headline {
     /// Median over iterations of the step: the longest rank's span, in milliseconds.
     pub step_median_ms: f64,
+    /// Mean of the same, in milliseconds.
+    pub step_mean_ms: f64,
     /// Exposed communication a step, mean over iterations and ranks, in milliseconds.
     pub exposed_ms: f64,
     /// `exposed_ms` / mean step, in percent.
@@ -20,14 +22,16 @@ impl Headline {
     /// The headline of a run; `None` if no step of it took any time.
     pub fn of(run: &Run) -> Option<Self> {
         let steps = &run.exposure().steps;
-        let mut spans_ns: Vec<u64> = steps
-            .chunk_by(|a, b| (a.round, a.iteration) == (b.round, b.iteration))
+        let mut spans_ns: Vec<u64> = run
+            .exposure()
+            .iterations()
             .filter_map(|ranks| ranks.iter().map(|step| step.figures.span_ns).max())
             .collect();
         let mean_ns = spans_ns.iter().sum::<u64>() as f64 / spans_ns.len() as f64;
         let exposed_ns = steps.iter().map(|step| step.figures.exposed_ns).sum::<u64>() as f64 / steps.len() as f64;
         let step_median_ms = statistics::median(&mut spans_ns).filter(|ns| *ns > 0.0)? / 1e6;
-        Some(Self { step_median_ms, exposed_ms: exposed_ns / 1e6, exposed_pct: 100.0 * exposed_ns / mean_ns })
+        let exposed_pct = 100.0 * exposed_ns / mean_ns;
+        Some(Self { step_median_ms, step_mean_ms: mean_ns / 1e6, exposed_ms: exposed_ns / 1e6, exposed_pct })
     }
 }
 
@@ -38,7 +42,7 @@ pub(crate) fn runs(runs: &[Run]) -> Vec<String> {
         let name = if runs.len() > 1 { format!("{}: ", run.info.id) } else { String::new() };
         lines.push(format!("{name}{}", setup(run)));
         if let Some(headline) = Headline::of(run) {
-            let Headline { step_median_ms, exposed_ms, exposed_pct } = headline;
+            let Headline { step_median_ms, exposed_ms, exposed_pct, .. } = headline;
             lines.push(format!(
                 "{name}Step {step_median_ms:.3} ms (median), exposed communication {exposed_ms:.3} ms \
                  ({exposed_pct:.1} % of the mean step)."

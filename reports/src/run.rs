@@ -17,6 +17,11 @@ pub struct Run {
     pub world: World,
     pub(crate) columns: Columns,
     exposure: OnceLock<Exposure>,
+    /// Per block, whether it is compared by its transfer.
+    by_transfer: Vec<bool>,
+    /// What others measured of its blocks alone.
+    #[cfg(feature = "tables")]
+    pub baseline: Option<std::sync::Arc<crate::Baseline>>,
 }
 
 impl Run {
@@ -49,7 +54,17 @@ impl Run {
     }
 
     pub(crate) fn assemble(info: RunInfo, pattern: Pattern, world: World, columns: Columns) -> Self {
-        Self { info, pattern, world, columns, exposure: OnceLock::new() }
+        let by_transfer = pattern.blocks.iter().map(|block| Role::of(&block.work) == Role::Communication).collect();
+        Self {
+            info,
+            pattern,
+            world,
+            columns,
+            exposure: OnceLock::new(),
+            by_transfer,
+            #[cfg(feature = "tables")]
+            baseline: None,
+        }
     }
 
     /// What was measured.
@@ -60,9 +75,10 @@ impl Run {
     /// What a measurement is compared by, in nanoseconds: waiting for a late rank is not contention, so communication by
     /// its transfer alone (missing where that is unknown), everything else by its latency. Panics beyond the end.
     pub fn compared_ns(&self, row: usize) -> Option<u64> {
-        match Role::of(&self.pattern.blocks[self.columns.block[row] as usize].work) {
-            Role::Communication => self.columns.transfer_ns.get(row),
-            Role::Compute | Role::Neither => Some(self.columns.latency_ns(row)),
+        if self.by_transfer[self.columns.block[row] as usize] {
+            self.columns.transfer_ns.get(row)
+        } else {
+            Some(self.columns.latency_ns(row))
         }
     }
 

@@ -10,8 +10,13 @@ const RESAMPLES: usize = 2_000;
 const FEWEST_ITERATIONS: usize = 3;
 /// Seed of every bootstrap, so that a report is reproducible.
 const SEED: u64 = 0x006d_6165_7374_726f;
-/// Cells of the index into a sample.
-const CELLS: usize = 64;
+/// Cells of the index into a sample, at least and at most; in between as many as keep a cell at [`CELL`] values.
+const CELLS: (usize, usize) = (64, 1024);
+/// Values of a cell that are walked for nothing.
+const CELL: usize = 256;
+/// Most things that a bootstrap draws from. Of more iterations, neighbours are drawn together: what is near in time is
+/// alike, so that loses nothing, and the cost no longer grows with the run.
+const BATCHES: usize = 200;
 
 /// The median: the middle value, or the mean of the two middle ones. `None` of nothing. Sorts `values`.
 pub(crate) fn median(values: &mut [u64]) -> Option<f64> {
@@ -20,7 +25,7 @@ pub(crate) fn median(values: &mut [u64]) -> Option<f64> {
 }
 
 /// The median of values in ascending order.
-fn middle(sorted: &[u64]) -> Option<f64> {
+pub(crate) fn middle(sorted: &[u64]) -> Option<f64> {
     let n = sorted.len();
     (n > 0).then(|| (sorted[(n - 1) / 2] as f64 + sorted[n / 2] as f64) / 2.0)
 }
@@ -28,13 +33,14 @@ fn middle(sorted: &[u64]) -> Option<f64> {
 /// Values with the iterations in which they were measured.
 ///
 /// Sorted once; a resample is then one weight per iteration, and its median is found without sorting again: the weight
-/// below each of [`CELLS`] places of the sorted values is a sum over iterations, and only one cell is walked.
+/// below each of some places of the sorted values is a sum over iterations, and only the cell between two is walked.
 #[derive(Debug)]
 pub(crate) struct Sample {
     /// Ascending.
     values: Vec<u64>,
-    /// Per value: its iteration, counted from 0 without gaps.
+    /// Per value: its iteration, counted from 0 without gaps; of more than [`BATCHES`] iterations, their batch.
     iteration_of: Vec<u32>,
+    /// How many of these there are.
     iterations: usize,
     /// Values a cell.
     cell: usize,
@@ -46,21 +52,27 @@ impl Sample {
     /// A sample of (value, iteration) in any order; iterations may be any numbers.
     pub(crate) fn new(mut observed: Vec<(u64, u32)>) -> Self {
         observed.sort_unstable();
-        let mut known: Vec<u32> = observed.iter().map(|(_, iteration)| *iteration).collect();
-        known.sort_unstable();
-        known.dedup();
-        let iteration_of: Vec<u32> =
-            observed.iter().map(|(_, iteration)| known.partition_point(|k| k < iteration) as u32).collect();
+        let places = Places::of(observed.iter().map(|(_, iteration)| *iteration));
+        let iterations = places.count.min(BATCHES);
+        let batch = |place: usize| (place * iterations / places.count) as u32;
+        let iteration_of: Vec<u32> = observed.iter().map(|(_, number)| batch(places.of_number(*number))).collect();
 
-        let cell = observed.len().div_ceil(CELLS).max(1);
-        let mut counts = vec![0; known.len()];
+        let cells = (observed.len() / CELL).clamp(CELLS.0, CELLS.1);
+        let cell = observed.len().div_ceil(cells).max(1);
+        let mut counts = vec![0; iterations];
         let mut below = counts.clone();
         for members in iteration_of.chunks(cell) {
             members.iter().for_each(|iteration| counts[*iteration as usize] += 1);
             below.extend_from_slice(&counts);
         }
         let values = observed.into_iter().map(|(value, _)| value).collect();
-        Self { values, iteration_of, iterations: known.len(), cell, below }
+        Self { values, iteration_of, iterations, cell, below }
+    }
+
+    /// The values, ascending.
+    #[cfg(feature = "tables")]
+    pub(crate) fn values(&self) -> &[u64] {
+        &self.values
     }
 
     /// The median of all values.
@@ -69,7 +81,7 @@ impl Sample {
     }
 
     /// The median with every value counted as often as `weights` says for its iteration. `None` if all are 0.
-    fn weighted_median(&self, weights: &[u32]) -> Option<f64> {
+    pub(crate) fn weighted_median(&self, weights: &[u32]) -> Option<f64> {
         let total = self.weight_below(self.boundaries() - 1, weights);
         let (lower_place, upper_place) = (total.checked_sub(1)? / 2, total / 2);
         let (first, mut seen) = self.cell_of(lower_place, weights);
@@ -81,6 +93,11 @@ impl Sample {
         let (lower, reached) = rest.find(|(_, seen)| *seen > lower_place)?;
         let upper = if reached > upper_place { lower } else { rest.find(|(_, seen)| *seen > upper_place)?.0 };
         Some((lower as f64 + upper as f64) / 2.0)
+    }
+
+    /// How many iterations its values are of.
+    pub(crate) fn iterations(&self) -> usize {
+        self.iterations
     }
 
     fn boundaries(&self) -> usize {
@@ -101,6 +118,43 @@ impl Sample {
             if self.weight_below(middle, weights) <= place { low = middle } else { high = middle }
         }
         (low * self.cell, self.weight_below(low, weights))
+    }
+}
+
+/// The places of numbers in the order of those that occur.
+struct Places {
+    /// Ascending, where numbers lie far apart.
+    known: Vec<u32>,
+    /// Per number its place, where they are dense: looked up instead of searched for.
+    dense: Vec<u32>,
+    count: usize,
+}
+
+impl Places {
+    fn of(numbers: impl Iterator<Item = u32> + Clone) -> Self {
+        let total = numbers.clone().count();
+        let reach = numbers.clone().max().map_or(0, |most| most as usize + 1);
+        if reach > 4 * total + 1024 {
+            let mut known: Vec<u32> = numbers.collect();
+            known.sort_unstable();
+            known.dedup();
+            return Self { count: known.len(), known, dense: Vec::new() };
+        }
+        let mut dense = vec![0u32; reach];
+        numbers.for_each(|number| dense[number as usize] = 1);
+        let mut count = 0;
+        for occurs in &mut dense {
+            count += std::mem::replace(occurs, count);
+        }
+        Self { known: Vec::new(), dense, count: count as usize }
+    }
+
+    /// The place of a number that occurs.
+    fn of_number(&self, number: u32) -> usize {
+        match self.dense.get(number as usize) {
+            Some(place) => *place as usize,
+            None => self.known.partition_point(|known| *known < number),
+        }
     }
 }
 
@@ -138,16 +192,16 @@ fn bootstrap(of: &Sample, to: &Sample) -> Option<(f64, f64)> {
 }
 
 /// The smallest value that at least the fraction `q` of `sorted`, which is not empty, does not exceed.
-fn nearest_rank(sorted: &[f64], q: f64) -> f64 {
+pub(crate) fn nearest_rank(sorted: &[f64], q: f64) -> f64 {
     let rank = (q * sorted.len() as f64).ceil() as usize;
     sorted[rank.clamp(1, sorted.len()) - 1]
 }
 
 /// SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014): ample for resampling.
-struct SplitMix64(u64);
+pub(crate) struct SplitMix64(pub(crate) u64);
 
 impl SplitMix64 {
-    fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -155,13 +209,17 @@ impl SplitMix64 {
         z ^ (z >> 31)
     }
 
+    /// A whole number below `n`, which is not 0.
+    pub(crate) fn below(&mut self, n: usize) -> usize {
+        // The high word of a product maps 64 random bits onto the range (Lemire 2019); its bias is below 2^-32.
+        ((u128::from(self.next()) * n as u128) >> 64) as usize
+    }
+
     /// Draws as many of the places of `weights` as there are, with replacement, and counts each.
-    fn draw(&mut self, weights: &mut [u32]) {
+    pub(crate) fn draw(&mut self, weights: &mut [u32]) {
         weights.fill(0);
         for _ in 0..weights.len() {
-            // The high word of a product maps 64 random bits onto the range (Lemire 2019); its bias is below 2^-32.
-            let place = (u128::from(self.next()) * weights.len() as u128) >> 64;
-            weights[place as usize] += 1;
+            weights[self.below(weights.len())] += 1;
         }
     }
 }
@@ -225,6 +283,17 @@ mod tests {
         let sometimes_zero = Sample::new(vec![(0, 0), (5, 1), (5, 2)]);
         let three = Sample::new(vec![(10, 0), (10, 1), (10, 2)]);
         assert_eq!(ratio_of_medians(&three, &sometimes_zero), Some(Ratio { value: 2.0, interval: None }));
+    }
+
+    #[test]
+    fn many_iterations_are_drawn_in_batches_of_neighbours() {
+        // 1,000 iterations in order are 200 batches of five, whatever their numbers are.
+        for stride in [1, 3, 3_000_000] {
+            let sample = Sample::new((0..1_000).map(|i| (u64::from(i), i * stride)).collect());
+            assert_eq!(sample.iterations, BATCHES);
+            let expected: Vec<u32> = (0..1_000).map(|i| i / 5).collect();
+            assert_eq!(sample.iteration_of, expected);
+        }
     }
 
     #[test]

@@ -71,6 +71,10 @@ pub enum Show {
     Rate,
     /// One decimal, in percent.
     Percent,
+    /// Four significant digits.
+    Significant,
+    /// A change in percent with its sign, and ` [+8.1, +12.3]` where the keys with `_lo` and `_hi` added have values.
+    Change,
     /// `1.31x`, and ` [1.28, 1.35]` where the keys with `_lo` and `_hi` added have values.
     Factor,
 }
@@ -86,17 +90,24 @@ pub struct Shown {
     pub show: Show,
     /// Whether a bar separates it from the column before.
     pub bar: bool,
+    /// Whether it is left out where no row has a value.
+    pub optional: bool,
 }
 
 impl Shown {
     /// A column without a bar before it.
     pub const fn new(heading: &'static str, key: &'static str, show: Show) -> Self {
-        Self { heading, key, show, bar: false }
+        Self { heading, key, show, bar: false, optional: false }
     }
 
     /// The same with a bar before it.
     pub const fn after_bar(self) -> Self {
         Self { bar: true, ..self }
+    }
+
+    /// The same, left out of tables in which no row has a value.
+    pub const fn optional(self) -> Self {
+        Self { optional: true, ..self }
     }
 }
 
@@ -126,19 +137,22 @@ impl View {
         let Some(number) = value.number() else {
             return if let Value::Text(text) = value { text.clone() } else { "-".into() };
         };
+        let bound = |suffix| self.value(row, &format!("{}{suffix}", shown.key)).number();
         match shown.show {
+            Show::Significant => significant(number),
+            Show::Change => match (bound("_lo"), bound("_hi")) {
+                (Some(low), Some(high)) => format!("{} [{}, {}]", signed(number), signed(low), signed(high)),
+                _ => signed(number),
+            },
             Show::Text | Show::Count => format!("{number}"),
             Show::Bytes => bytes(number),
             Show::Millis => format!("{number:.3}"),
             Show::Rate => format!("{number:.2}"),
             Show::Percent => format!("{number:.1}"),
-            Show::Factor => {
-                let bound = |suffix| self.value(row, &format!("{}{suffix}", shown.key)).number();
-                match (bound("_lo"), bound("_hi")) {
-                    (Some(low), Some(high)) => format!("{number:.2}x [{low:.2}, {high:.2}]"),
-                    _ => format!("{number:.2}x"),
-                }
-            }
+            Show::Factor => match (bound("_lo"), bound("_hi")) {
+                (Some(low), Some(high)) => format!("{number:.2}x [{low:.2}, {high:.2}]"),
+                _ => format!("{number:.2}x"),
+            },
         }
     }
 }
@@ -169,6 +183,20 @@ impl Serialize for Object<'_> {
     }
 }
 
+/// With its sign and one decimal; what rounds to nothing has no sign.
+fn signed(number: f64) -> String {
+    if number.abs() < 0.05 { "0.0".to_owned() } else { format!("{number:+.1}") }
+}
+
+/// Four significant digits, whole numbers whole: 671.2, 0.004329, 12345.
+fn significant(number: f64) -> String {
+    if number == 0.0 || !number.is_finite() {
+        return format!("{number}");
+    }
+    let places = 3 - number.abs().log10().floor() as i64;
+    if places > 9 { format!("{number:.1e}") } else { format!("{number:.*}", places.max(0) as usize) }
+}
+
 /// Bytes with a binary prefix, as nccl-tests users write sizes: 384.1M is 384.1 MiB.
 fn bytes(bytes: f64) -> String {
     let mut value = bytes;
@@ -194,6 +222,17 @@ mod tests {
         assert_eq!(bytes(1024.0), "1.0K");
         assert_eq!(bytes(1_048_575.0), "1.0M");
         assert_eq!(bytes(1_649_267_441_664.0), "1.5T");
+    }
+
+    #[test]
+    fn a_change_has_a_sign_unless_it_is_none() {
+        assert_eq!([9.94, -0.051, -0.04, 0.0].map(signed), ["+9.9", "-0.1", "0.0", "0.0"]);
+    }
+
+    #[test]
+    fn four_digits_whatever_the_size() {
+        let shown = [671.19, 0.004_329_004, 12_345.6, 1.0, 0.0, 9.9999, 3.2e-12].map(significant);
+        assert_eq!(shown, ["671.2", "0.004329", "12346", "1.000", "0", "10.000", "3.2e-12"]);
     }
 
     #[test]

@@ -24,16 +24,30 @@ pub fn run(args: &cli::Check) -> Result<(), Failure> {
 /// What is wrong with it, with the file and the place in it.
 pub fn plan(path: &Path, world: &cli::World) -> anyhow::Result<((Pattern, String), Plan)> {
     let (mut pattern, mut text) = sniff::pattern(path)?;
-    if world.even {
-        even(&mut pattern);
+    if world.even || !world.set.is_empty() {
+        changed(&mut pattern, world)?;
         text = pattern.to_yaml();
     }
     let plan = Plan::new(&pattern, &world.sizes).with_context(|| path.display().to_string())?;
     Ok(((pattern, text), plan))
 }
 
+/// Makes of a pattern what the command line wants it to be, beside the sizes.
+///
+/// # Errors
+/// A setting of an axis or lane that the pattern does not have, or that cannot be so.
+pub fn changed(pattern: &mut Pattern, world: &cli::World) -> anyhow::Result<()> {
+    if world.even {
+        even(pattern);
+    }
+    for setting in &world.set {
+        pattern.set(setting).with_context(|| format!("--set {setting}"))?;
+    }
+    Ok(())
+}
+
 /// Takes all ranks as alike.
-pub fn even(pattern: &mut Pattern) {
+fn even(pattern: &mut Pattern) {
     pattern.host_skew.clear();
     pattern.blocks.iter_mut().for_each(|block| block.skew.clear());
 }

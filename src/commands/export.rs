@@ -42,9 +42,7 @@ fn plan(args: &cli::Export) -> anyhow::Result<Plan> {
         }
         None => {
             let mut import = super::import::import(&args.what, &args.choice)?.import;
-            if args.world.even {
-                super::check::even(&mut import.pattern);
-            }
+            super::check::changed(&mut import.pattern, &args.world)?;
             Plan::new(&import.pattern, &args.world.sizes).context("the capture's pattern does not run as it is")
         }
     }

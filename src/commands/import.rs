@@ -159,7 +159,9 @@ impl Imported {
             backend: self.capture.format,
             settings,
             notes: Vec::new(),
+            clock_error_ns: u64::try_from(self.import.clock_error_ns).ok(),
             launched: None,
+            variant: Vec::new(),
         };
         let info = record::info(record::id(folder), &self.import.pattern, &self.text, &plan.world, maker);
         let writer = RunWriter::create(folder, &info, &self.text)?;

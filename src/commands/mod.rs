@@ -1,10 +1,12 @@
 //! The commands, a file each.
 
+mod ab;
 pub mod check;
 #[cfg(feature = "import")]
 mod compute;
 #[cfg(feature = "import")]
 mod describe;
+pub mod diff;
 pub mod doctor;
 #[cfg(feature = "import")]
 mod document;
@@ -17,4 +19,6 @@ pub mod report;
 #[cfg(feature = "import")]
 pub mod run;
 pub mod show;
+#[cfg(feature = "tables")]
+pub mod sweep;
 mod together;

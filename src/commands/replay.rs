@@ -11,7 +11,7 @@ use maestro_replay::{BACKENDS, Backend, Launch, Observer, Settings};
 use maestro_reports::{Format, Origin, Run, RunInfo, RunWriter, View};
 use serde_json::json;
 
-use super::{check, together};
+use super::{ab, check, together};
 use crate::cli::How;
 use crate::failure::Failure;
 use crate::progress::Progress;
@@ -19,6 +19,9 @@ use crate::record::{self, Launched, Maker};
 use crate::{cli, output};
 
 pub fn run(args: &cli::Replay) -> Result<(), Failure> {
+    if let Some([a, b]) = args.ab.as_deref() {
+        return ab::run(args, [a, b]);
+    }
     let ((pattern, text), plan) = check::plan(&args.pattern, &args.how.world)?;
     if args.how.plan {
         return show_plan(&plan, &args.how);
@@ -50,6 +53,8 @@ pub struct Job<'a> {
     pub output: Option<&'a Path>,
     /// How long processes wait for each other to come.
     pub patience: Duration,
+    /// What this run is given as one of two variants.
+    pub variant: &'a [(String, String)],
 }
 
 /// Runs `plan` and writes the run folder. `beside` is the folder of the pattern's file, if it has one: users' own CUDA
@@ -84,7 +89,7 @@ pub fn replay(
     }
     let patience = Duration::from_secs(how.patience);
     let output = how.output.as_deref();
-    let job = Job { pattern, text, plan, backend, settings, progress, output, patience };
+    let job = Job { pattern, text, plan, backend, settings, progress, output, patience, variant: &how.variant };
     match launch {
         Some(launch) => together::replay(&job, launch),
         None => alone(&job).map(Some),
@@ -117,7 +122,9 @@ impl Job<'_> {
             backend: self.backend.name(),
             settings: recorded(&self.settings, self.backend),
             notes,
+            clock_error_ns: None,
             launched,
+            variant: self.variant.to_vec(),
         };
         record::info(id, self.pattern, self.text, &self.plan.world, maker)
     }

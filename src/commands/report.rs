@@ -1,31 +1,63 @@
-//! `maestro report`: tables of saved runs, or their timeline.
+//! `maestro report`: tables of saved runs, their timeline, or the page.
 
+#[cfg(feature = "tables")]
+use maestro_reports::{PageOptions, page};
 use maestro_reports::{Run, Traced, View, perfetto};
+#[cfg(feature = "tables")]
+use {
+    anyhow::Context,
+    maestro_reports::{Baseline, REPORTS, Report},
+    std::sync::Arc,
+};
 
 use crate::failure::Failure;
 use crate::{cli, output};
 
 pub fn run(args: &cli::Report) -> Result<(), Failure> {
-    let runs = args.runs.iter().map(|folder| Run::open(folder)).collect::<Result<Vec<Run>, _>>()?;
+    let runs = open(args)?;
     let file = args.output.as_deref();
+    #[cfg(feature = "tables")]
+    if args.html() {
+        let options = PageOptions { link_gbps: args.link_rate, command: crate::record::command() };
+        output::page(file, &page(runs, &options)?)?;
+        return Ok(());
+    }
     if args.perfetto() {
         output::timeline(file, &perfetto(&Traced::runs(&runs)))?;
-    } else {
-        output::text(file, &view(args, &runs)?.render(args.format()))?;
+        return Ok(());
     }
+    #[cfg(feature = "tables")]
+    if let Some(format) = args.file_format() {
+        output::binary(file, &report(args)?.file(&runs, format)?)?;
+        return Ok(());
+    }
+    output::text(file, &view(args, &runs)?.render(args.format()))?;
     Ok(())
+}
+
+/// The runs, with the baseline that is given beside them.
+fn open(args: &cli::Report) -> Result<Vec<Run>, Failure> {
+    #[cfg_attr(not(feature = "tables"), expect(unused_mut))]
+    let mut runs = args.runs.iter().map(|folder| Run::open(folder)).collect::<Result<Vec<Run>, _>>()?;
+    #[cfg(feature = "tables")]
+    if let Some(file) = &args.baseline {
+        let baseline = Arc::new(Baseline::read(file)?);
+        runs.iter_mut().for_each(|run| run.baseline = Some(Arc::clone(&baseline)));
+    }
+    Ok(runs)
+}
+
+#[cfg(feature = "tables")]
+fn report(args: &cli::Report) -> anyhow::Result<&'static dyn Report> {
+    REPORTS.iter().copied().find(|report| report.name() == args.table).with_context(|| {
+        let known: Vec<&str> = REPORTS.iter().map(|report| report.name()).collect();
+        format!("no table is named `{}`; there are {}", args.table, known.join(", "))
+    })
 }
 
 #[cfg(feature = "tables")]
 fn view(args: &cli::Report, runs: &[Run]) -> anyhow::Result<View> {
-    use anyhow::Context;
-    use maestro_reports::REPORTS;
-
-    let report = REPORTS.iter().find(|report| report.name() == args.table).with_context(|| {
-        let known: Vec<&str> = REPORTS.iter().map(|report| report.name()).collect();
-        format!("no table is named `{}`; there are {}", args.table, known.join(", "))
-    })?;
-    Ok(report.view(runs)?)
+    Ok(report(args)?.view(runs)?)
 }
 
 #[cfg(not(feature = "tables"))]

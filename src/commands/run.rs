@@ -29,9 +29,7 @@ pub fn run(args: &cli::Run) -> Result<(), Failure> {
     }
     let imported = import::import(&args.what, &args.choice)?;
     let mut pattern = imported.import.pattern.clone();
-    if args.how.world.even {
-        check::even(&mut pattern);
-    }
+    check::changed(&mut pattern, &args.how.world)?;
     let plan = Plan::new(&pattern, &args.how.world.sizes)?;
     if args.how.plan {
         return show_plan(&plan, &args.how);

@@ -13,6 +13,7 @@ fn shipped() -> Vec<(String, String)> {
     let mut all: Vec<(String, String)> = fs::read_dir(folder)
         .unwrap()
         .map(|entry| entry.unwrap().path())
+        .filter(|file| file.extension().is_some_and(|extension| extension == "yaml"))
         .map(|file| (file.file_name().unwrap().to_string_lossy().into_owned(), fs::read_to_string(file).unwrap()))
         .collect();
     all.sort();

@@ -215,3 +215,19 @@ fn the_description_of_an_import_is_the_golden_one() {
     golden("import/fsdp_large.txt", &text);
     assert!(here.path().join("fsdp_large.yaml").is_file());
 }
+
+#[test]
+fn a_share_of_the_host_makes_the_step_as_long_as_it_was_unprofiled() {
+    let capture = capture("moe");
+    let import = |host: &str| {
+        let words = ["import".as_ref(), "--json".as_ref(), capture.as_os_str(), "--host".as_ref(), host.as_ref()];
+        maestro(folder().path(), words)
+    };
+    let step_us = |document: &Value| document["self_check"]["dry_step_us"].as_f64().unwrap();
+    // A thousandth of the host's time is worth 55 us of this step.
+    assert!((step_us(&import("step=36.1ms").json()) - 36_100.0).abs() < 55.0);
+    for too in ["step=1us", "step=1s"] {
+        let said = import(too).refused();
+        assert!(said.contains("without any it takes 3") && said.contains("with all of it 8"), "{said}");
+    }
+}

@@ -95,4 +95,5 @@ fn exact(facts: &mut CommFacts, dtype: Dtype, attributes: &Attributes<'_>) {
     facts.seq = attributes.count(names::SEQ);
     facts.reduction = attributes.text(names::OP).and_then(|op| ReduceOp::from_name(&op));
     facts.root = attributes.narrow(names::ROOT);
+    facts.in_place = attributes.truth(names::IN_PLACE);
 }

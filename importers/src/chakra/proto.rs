@@ -226,6 +226,8 @@ pub(crate) mod names {
     pub const DTYPE: &str = "maestro.dtype";
     pub const OP: &str = "maestro.op";
     pub const ROOT: &str = "maestro.root";
+    /// Of a collective in place: true.
+    pub const IN_PLACE: &str = "maestro.in_place";
     /// Elements to each rank of the team, and from each.
     pub const SPLITS: &str = "maestro.splits";
     pub const RECEIVED: &str = "maestro.received";

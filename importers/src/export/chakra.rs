@@ -262,6 +262,9 @@ impl<'a> Writer<'a> {
         if collective.kind.rooted() {
             node.attr.push(Attribute::new(names::ROOT, Value::int64(u64::from(collective.root))));
         }
+        if collective.in_place {
+            node.attr.push(Attribute::new(names::IN_PLACE, Value::Bool(true)));
+        }
         if let Some(row) = collective.splits.get(seat) {
             let column = collective.splits.iter().map(|row| row.get(seat).copied().unwrap_or(0));
             node.attr.push(Attribute::new(names::SPLITS, Value::list(row.iter().copied())));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use maestro_pattern::{Assumption, Confidence, Pattern};
 
-use super::blocks::Rank;
+use super::blocks::{Rank, gathers_in_place};
 use super::classify::Trust;
 use super::resolve::Operation;
 use super::summary::CollectiveSummary;
@@ -53,7 +53,7 @@ pub(crate) fn arguments(pattern: &mut Pattern, ranks: &[Rank<'_>]) {
     let (mut before, mut annotated, mut ordered, mut everyone) = (0, 0, 0, 0);
     let (mut even, mut named, mut bytes) = (0, 0, 0);
     let mut stand_ins: BTreeMap<Arc<str>, usize> = BTreeMap::new();
-    let (mut reduces, mut rooted) = (false, false);
+    let (mut reduces, mut rooted, mut in_place) = (false, false, false);
     for (rank, event) in events {
         let Some((kernel, _)) = rank.communication(event) else { continue };
         if !kernel.unknown {
@@ -71,6 +71,7 @@ pub(crate) fn arguments(pattern: &mut Pattern, ranks: &[Rank<'_>]) {
         let uneven = row.iter().any(|split| Some(split) != row.first());
         even += usize::from((uneven || kernel.splits_unknown) && collective.splits.is_empty());
         let told = rank.timeline.unit(kernel.activity).is_some();
+        in_place |= gathers_in_place(collective, event) && !told;
         reduces |= collective.kind.reduces() && !kernel.unknown && !told;
         rooted |= collective.kind.rooted() && !told;
     }
@@ -96,8 +97,11 @@ pub(crate) fn arguments(pattern: &mut Pattern, ranks: &[Rank<'_>]) {
         let what = format!("{everyone} kernels whose group is not recorded taken to be of all ranks");
         state(what, Confidence::Medium);
     }
-    if reduces {
-        state("reductions taken as sums".into(), Confidence::High);
+    match (reduces, in_place) {
+        (true, true) => state("reductions taken as sums, FSDP's all-gathers as in place".into(), Confidence::High),
+        (true, false) => state("reductions taken as sums".into(), Confidence::High),
+        (false, true) => state("FSDP's all-gathers taken as in place".into(), Confidence::High),
+        (false, false) => {}
     }
     if rooted {
         state("roots taken as the first rank of the team".into(), Confidence::Low);

@@ -8,7 +8,9 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use maestro_pattern::{Assumption, Block, Collective, Direction, FACTORS, Kernel, MOST_NS, Transfer, Work};
+use maestro_pattern::{
+    Assumption, Block, Collective, CollectiveKind, Direction, FACTORS, Kernel, MOST_NS, Transfer, Work,
+};
 
 use super::alike::{self, Alike};
 use super::axes::Axes;
@@ -204,6 +206,11 @@ impl Key {
     }
 }
 
+/// Whether this is an all-gather of FSDP, which gathers in place: a rank's part is a slice of the whole.
+pub(crate) fn gathers_in_place(collective: &Collective, event: &Event) -> bool {
+    collective.kind == CollectiveKind::AllGather && event.phase.starts_with("fsdp_all_gather")
+}
+
 fn key(rank: &Rank<'_>, event: &Event, communicators: &Communicators, axes: &Axes) -> Key {
     let Some((resolved, _)) = rank.communication(event) else {
         let kernels = event.activities.iter().map(|index| {
@@ -217,7 +224,10 @@ fn key(rank: &Rank<'_>, event: &Event, communicators: &Communicators, axes: &Axe
         return Key::Compute { phase: event.phase.clone(), main: event.main, kernels: kernels.collect() };
     };
     let what = match &resolved.operation {
-        Operation::Collective { collective, .. } => What::Collective(collective.clone()),
+        Operation::Collective { collective, .. } => {
+            let in_place = collective.in_place || gathers_in_place(collective, event);
+            What::Collective(Collective { in_place, ..collective.clone() })
+        }
         Operation::Group(all) => What::Group(all.clone()),
         Operation::P2p(transfers) => {
             let seat = |of: u32| seat(communicators, resolved.communicator, of);

@@ -211,6 +211,7 @@ fn collective(facts: &CommFacts, ranks: u64) -> Option<Collective> {
     let mut collective = Collective::new(kind, 0, facts.dtype.unwrap_or(Dtype::U8));
     collective.op = facts.reduction.unwrap_or(collective.op);
     collective.root = facts.root.filter(|root| u64::from(*root) < ranks).unwrap_or(collective.root);
+    collective.in_place = facts.in_place && kind.may_be_in_place();
     collective.size = match (kind, facts.dtype) {
         (CollectiveKind::Barrier, _) => Some(0),
         (_, Some(dtype)) if (1..=MOST_ELEMENTS).contains(&elements) => Some(elements * dtype.bytes()),

@@ -9,5 +9,5 @@ mod read_block;
 mod read_item;
 mod write;
 
-pub(crate) use read::read;
+pub(crate) use read::{read, setting};
 pub(crate) use write::write;

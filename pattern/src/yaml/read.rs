@@ -128,13 +128,26 @@ fn lane(key: &Key, node: &Node) -> Result<Lane> {
     let fields = node.fields(&what, &known)?;
     let priority = match fields.get("priority") {
         None => Priority::Normal,
-        Some(node) => node.one_of(
-            &format!("the priority of {what}"),
-            |name| Priority::ALL.into_iter().find(|p| p.name() == name),
-            Priority::ALL.map(Priority::name),
-        )?,
+        Some(node) => urgency(node, &what)?,
     };
     Ok(Lane { name: key.name.clone(), priority, settings: settings(&fields, &what)?, place: key.place })
+}
+
+/// One setting of an axis, or with `priority` of a lane: what a map that holds `key` alone would say.
+pub(crate) fn setting(what: &str, key: &str, value: &str, priority: bool) -> Result<(Option<Priority>, CommSettings)> {
+    let node = parse(&format!("{key}: {value}"))?;
+    let known: Vec<&str> = SETTINGS.into_iter().chain(priority.then_some("priority")).collect();
+    let fields = node.fields(what, &known)?;
+    let priority = fields.get("priority").map(|node| urgency(node, what)).transpose()?;
+    Ok((priority, settings(&fields, what)?))
+}
+
+fn urgency(node: &Node, what: &str) -> Result<Priority> {
+    node.one_of(
+        &format!("the priority of {what}"),
+        |name| Priority::ALL.into_iter().find(|p| p.name() == name),
+        Priority::ALL.map(Priority::name),
+    )
 }
 
 fn settings(fields: &Fields<'_>, what: &str) -> Result<CommSettings> {

@@ -89,6 +89,9 @@ fn collective(kind: CollectiveKind, body: &Node, what: &str) -> Result<Collectiv
     if kind == CollectiveKind::AllToAll {
         known.push("splits");
     }
+    if kind.may_be_in_place() {
+        known.push("in_place");
+    }
     let what = format!("{} of {what}", kind.name());
     let fields = body.fields(&what, &known)?;
     if kind == CollectiveKind::Barrier {
@@ -112,7 +115,9 @@ fn collective(kind: CollectiveKind, body: &Node, what: &str) -> Result<Collectiv
             .collect::<Result<_>>()?,
     };
     let root = fields.get("root").map(|n| n.integer(&format!("root of {what}"))).transpose()?.unwrap_or(0);
-    Ok(Collective { kind, size, dtype: fields.need("dtype")?.dtype(&format!("dtype of {what}"))?, op, root, splits })
+    let in_place = fields.get("in_place").map(|n| n.bool(&format!("in_place of {what}"))).transpose()?.unwrap_or(false);
+    let dtype = fields.need("dtype")?.dtype(&format!("dtype of {what}"))?;
+    Ok(Collective { kind, size, dtype, op, root, splits, in_place })
 }
 
 fn transfer(node: &Node, block: &str) -> Result<Transfer> {

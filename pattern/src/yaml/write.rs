@@ -168,6 +168,9 @@ fn collective(c: &Collective) -> String {
     if c.kind.rooted() && c.root != 0 {
         map.put("root", c.root);
     }
+    if c.in_place {
+        map.put("in_place", true);
+    }
     if !c.splits.is_empty() {
         map.put("splits", list(c.splits.iter().map(|row| list(row.iter()))));
     }

@@ -23,6 +23,8 @@ pub(super) struct Exchange {
     calls: Vec<Call>,
     /// Whether the calls are one launch.
     grouped: bool,
+    /// Where what lies in the lane's input goes before a collective in place: into its output.
+    placed: Vec<(Slice, Slice)>,
 }
 
 /// One call of NCCL.
@@ -48,7 +50,8 @@ impl Exchange {
     ) -> Self {
         let layout = Layout::of(work, seat, ranks);
         let (input, output) = (buffers.input(), buffers.output());
-        let mut this = Self { nccl: nccl.clone(), comm: comm.clone(), calls: Vec::new(), grouped: false };
+        let mut this =
+            Self { nccl: nccl.clone(), comm: comm.clone(), calls: Vec::new(), grouped: false, placed: Vec::new() };
         match work {
             Work::Collective(one) => {
                 if let Some(part) = layout.parts.first() {
@@ -95,6 +98,18 @@ impl Exchange {
         let equal = |slice: Slice, seat: u32| {
             let each = slice.bytes / ranks;
             slice.part(&(seat as usize * each..(seat as usize + 1) * each))
+        };
+        let from = if one.in_place {
+            let place = match one.kind {
+                CollectiveKind::AllGather => equal(to, me),
+                _ if me == root => to,
+                _ => Slice::default(),
+            };
+            self.placed.push((from, place));
+            // Who only gets gives NCCL no address of its own: the output stands for both.
+            if place.bytes > 0 { place } else { to }
+        } else {
+            from
         };
         match one.kind {
             CollectiveKind::AllReduce => self.calls.push(Call::AllReduce { from, to, dtype, op }),
@@ -151,6 +166,14 @@ impl Exchange {
         }
     }
 
+    /// Puts what was loaded into the lane's input where a collective in place takes it from.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub(super) fn place(&self, on: &Stream) -> Native<()> {
+        self.placed.iter().try_for_each(|(from, to)| on.copy(*from, *to))
+    }
+
     /// Puts it on a stream.
     ///
     /// # Errors
@@ -187,7 +210,7 @@ impl Exchange {
 /// One entry of a compute block.
 pub(super) enum Op {
     /// A product.
-    Product { product: Product, operands: [Slice; 3], workspace: Slice, times: u64 },
+    Product { product: Rc<Product>, operands: [Slice; 3], workspace: Slice, times: u64 },
     /// Memory traffic, in runs over the same buffers.
     Stream { memory: [Slice; 3], bytes: u64, ns: u64, times: u64 },
     /// Has nothing to do.
@@ -200,6 +223,63 @@ pub(super) enum Op {
     Set { to: Slice, times: u64 },
     /// A user's own kernel.
     Cuda { kernel: cuda::Kernel, shape: Shape },
+}
+
+/// Most parts that a block's memory traffic is divided into.
+const PARTS: u64 = 32;
+
+/// How products that are done so often each take turns with the parts of memory traffic: runs of (product, times, whether a
+/// part follows). The parts are evenly apart.
+fn turns(times: &[u64]) -> Vec<(usize, u64, bool)> {
+    let products: u64 = times.iter().sum();
+    let each = products.div_ceil(PARTS).max(1);
+    let (mut turns, mut done) = (Vec::new(), 0);
+    for (product, times) in times.iter().enumerate() {
+        let mut left = *times;
+        while left > 0 {
+            let run = left.min(each - done % each);
+            (left, done) = (left - run, done + run);
+            turns.push((product, run, done.is_multiple_of(each) || done == products));
+        }
+    }
+    turns
+}
+
+/// Spreads the memory traffic of a block evenly between its products. A pattern keeps the order of products and the sum
+/// of traffic, so behind the products all of it would run beside what in truth ran beside some of each.
+pub(super) fn spread(ops: Vec<Op>) -> Vec<Op> {
+    let times = |op: &Op| if let Op::Product { times, .. } = op { *times } else { 0 };
+    let turns = turns(&ops.iter().map(times).collect::<Vec<_>>());
+    let mut streams = ops.iter().filter_map(|op| match op {
+        Op::Stream { memory, bytes, ns, times: 1 } => Some((*memory, *bytes, *ns)),
+        _ => None,
+    });
+    let (Some((memory, bytes, ns)), None, false) = (streams.next(), streams.next(), turns.is_empty()) else {
+        return ops;
+    };
+    let parts = turns.iter().filter(|(_, _, follows)| *follows).count() as u128;
+    let until = |all: u64, part: u128| (u128::from(all) * part / parts) as u64;
+    let part = |part| {
+        let share = |all| until(all, part + 1) - until(all, part);
+        Op::Stream { memory, bytes: share(bytes), ns: share(ns), times: 1 }
+    };
+    let (mut spread, mut turns, mut next) = (Vec::new(), turns.into_iter().peekable(), 0);
+    for (index, op) in ops.into_iter().enumerate() {
+        match op {
+            Op::Stream { .. } => {}
+            Op::Product { product, operands, workspace, .. } => {
+                while let Some((_, times, follows)) = turns.next_if(|(of, ..)| *of == index) {
+                    spread.push(Op::Product { product: product.clone(), operands, workspace, times });
+                    if follows {
+                        spread.push(part(next));
+                        next += 1;
+                    }
+                }
+            }
+            other => spread.push(other),
+        }
+    }
+    spread
 }
 
 impl Op {
@@ -217,7 +297,7 @@ impl Op {
                     });
                 };
                 Self::Product {
-                    product: Product::new(blas, Gemm { m, n, k, batch, dtype, layout }, BLAS_WORKSPACE)?,
+                    product: Rc::new(Product::new(blas, Gemm { m, n, k, batch, dtype, layout }, BLAS_WORKSPACE)?),
                     operands: [buffers.left(), buffers.right(), buffers.result()],
                     workspace: buffers.blas(),
                     times,
@@ -285,5 +365,22 @@ impl Op {
             Self::Set { to, times } => (0..*times).try_for_each(|_| on.set(*to, 0)),
             Self::Cuda { kernel, shape } => on.launch(kernel, *shape, &mut []),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::turns;
+
+    #[test]
+    fn parts_of_traffic_come_evenly_between_products() {
+        assert_eq!(turns(&[0, 2, 0, 1]), [(1, 1, true), (1, 1, true), (3, 1, true)]);
+        assert!(turns(&[0, 0]).is_empty());
+        // 70 products: a part behind each three, and one behind the last.
+        let turns = turns(&[40, 30]);
+        assert_eq!(turns.iter().map(|(_, times, _)| times).sum::<u64>(), 70);
+        assert_eq!(turns[12..=15], [(0, 3, true), (0, 1, false), (1, 2, true), (1, 3, true)]);
+        assert_eq!(turns.last(), Some(&(1, 1, true)));
+        assert_eq!(turns.iter().filter(|(_, _, follows)| *follows).count(), 24);
     }
 }

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use maestro_pattern::{Dtype, Kernel, Measurement, State, Work};
+use maestro_pattern::{Dtype, Measurement, State, Work};
 
 use super::Traced;
 use super::turns::{Key, Turns};
@@ -90,7 +90,7 @@ impl<'a> Process<'a> {
                 wait_end_ns: waited.map(|wait_ns| begin_ns.saturating_add(wait_ns).min(end_ns)),
                 track: (of.state == State::Alone, lanes[&*of.lane], 0),
                 kind: work.map_or("unknown", Work::kind),
-                dtype: work.and_then(dtype).map(Dtype::name),
+                dtype: work.and_then(Work::dtype).map(Dtype::name),
                 issue: causes.and_then(|causes| causes.issue(&of.block, of.instance)),
             });
             let iteration = this.turns.entry(key).or_insert_with(|| Iteration {
@@ -149,23 +149,4 @@ impl<'a> Process<'a> {
             }
         }
     }
-}
-
-/// The element type of what a block moves or multiplies, if it is one.
-fn dtype(work: &Work) -> Option<Dtype> {
-    let all: Vec<Dtype> = match work {
-        Work::Collective(collective) => vec![collective.dtype],
-        Work::P2p { transfers, .. } => transfers.iter().map(|transfer| transfer.dtype).collect(),
-        Work::Group(collectives) => collectives.iter().map(|collective| collective.dtype).collect(),
-        Work::Compute(kernels) => kernels
-            .iter()
-            .filter_map(|kernel| match kernel {
-                Kernel::Gemm { dtype, .. } => Some(*dtype),
-                Kernel::Memory { .. } | Kernel::Hold { .. } | Kernel::Copy { .. } | Kernel::Set { .. } => None,
-            })
-            .collect(),
-        Work::Cuda(_) => Vec::new(),
-    };
-    let first = *all.first()?;
-    all.iter().all(|dtype| *dtype == first).then_some(first)
 }

@@ -63,9 +63,16 @@ fn json(view: &View) -> String {
 }
 
 /// Whether a column stands at the right of its width, as numbers do.
-fn at_right(shown: &Shown) -> bool {
+pub(crate) fn at_right(shown: &Shown) -> bool {
     match shown.show {
         Show::Text => false,
-        Show::Count | Show::Bytes | Show::Millis | Show::Rate | Show::Percent | Show::Factor => true,
+        Show::Count
+        | Show::Bytes
+        | Show::Millis
+        | Show::Rate
+        | Show::Percent
+        | Show::Significant
+        | Show::Change
+        | Show::Factor => true,
     }
 }

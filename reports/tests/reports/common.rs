@@ -7,12 +7,13 @@ use maestro_reports::{AxisInfo, Environment, Origin, PatternInfo, Run, RunInfo, 
 pub const PATTERN: &str = "\
 maestro: 1
 name: two-at-once
+source: {format: kineto, files: 2, step: ProfilerStep#2, step_us: 300}
 axes:
   dp: {size: 2}
 blocks:
-  forward: {compute: [{hold: 150us}]}
-  reduce: {all_reduce: {size: 4MiB, dtype: f32}}
-  scatter: {reduce_scatter: {size: 402759680, dtype: bf16}}
+  forward: {compute: [{hold: 150us}], captured: 140us, skew: [1.0, 1.1]}
+  reduce: {all_reduce: {size: 4MiB, dtype: f32}, captured: 160us}
+  scatter: {reduce_scatter: {size: 402759680, dtype: bf16}, captured: 200us}
   load: {copy: {h2d: 1MiB}}
 lanes:
   compute: {}
@@ -49,6 +50,7 @@ pub fn info(id: &str, iterations: u32, rounds: u32) -> RunInfo {
             back_to_back: 1,
         },
         environment: Environment::default(),
+        clock_error_ns: None,
         notes: Vec::new(),
     }
 }

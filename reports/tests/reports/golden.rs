@@ -51,7 +51,13 @@ fn awkward_names_and_missing_values_in_every_format() {
 #[test]
 fn every_report_in_every_format() {
     for report in maestro_reports::REPORTS {
-        check(report.name(), &report.view(&[run("a", 20, 3)]).unwrap());
-        check(&format!("{}_two_runs", report.name()), &report.view(&[run("a", 2, 1), run("b", 4, 1)]).unwrap());
+        let first = |runs: &[maestro_reports::Run]| {
+            let mut view = report.view(runs).unwrap();
+            // Of tables with a row for every step or percent the first ones show all there is to see.
+            view.rows.truncate(16);
+            view
+        };
+        check(report.name(), &first(&[run("a", 20, 3)]));
+        check(&format!("{}_two_runs", report.name()), &first(&[run("a", 2, 1), run("b", 4, 1)]));
     }
 }

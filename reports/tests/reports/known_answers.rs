@@ -93,6 +93,168 @@ fn blocks_are_worked_out_by_hand() {
 }
 
 #[test]
+fn spreads_bandwidths_and_counts_are_worked_out_by_hand() {
+    let view = view("blocks-wide", run("a", 4, 3));
+    // Transfers of the reduce-scatter are its latencies: 200 us + late, as above.
+    close(figure(&view, "scatter", "overlap_median_ms"), 0.2035);
+    close(figure(&view, "scatter", "overlap_avg_ms"), 0.2035);
+    assert_eq!(figure(&view, "scatter", "overlap_min_ms"), Some(0.2));
+    assert_eq!(figure(&view, "scatter", "overlap_max_ms"), Some(0.207));
+    // 24 executions: the 23rd in order, ceil(0.95 x 24), is one of the two largest; P99 wants a hundred.
+    close(figure(&view, "scatter", "overlap_p95_ms"), 0.207);
+    assert_eq!(figure(&view, "scatter", "overlap_p99_ms"), None);
+    // late's squares about 3.5: 2 (12.25 + 6.25 + 2 (2.25) + 2 (0.25)) = 47, twice over two ranks, over 24 - 1.
+    close(figure(&view, "scatter", "overlap_cv_pct"), 100.0 * (94.0_f64 / 23.0).sqrt() / 203.5);
+    close(figure(&view, "scatter", "algbw_gbps"), 402_759.680 / 203.5);
+    close(figure(&view, "scatter", "alone_algbw_gbps"), 402_759.680 / 100.0);
+    close(figure(&view, "scatter", "alone_median_ms"), 0.1);
+    close(figure(&view, "scatter", "exposed_pct"), 100.0 * 128.5 / 310.0);
+    let counts = ["ranks", "iterations", "alone_executions", "alone_iterations", "outliers"];
+    let counts = counts.map(|key| figure(&view, "scatter", key));
+    assert_eq!(counts, [2.0, 12.0, 24.0, 12.0, 0.0].map(Some));
+    // Rank 0 waits 20 us of 200 us, rank 1 never.
+    close(figure(&view, "reduce", "wait_avg_ms"), 0.01);
+    close(figure(&view, "reduce", "wait_max_ms"), 0.02);
+    close(figure(&view, "reduce", "wait_pct"), 5.0);
+    close(figure(&view, "reduce", "transfer_ms"), 0.19);
+    let text = |block: &str, key: &str| {
+        let row = (0..view.rows.len()).find(|row| view.value(*row, "block") == &Value::Text(block.into())).unwrap();
+        view.value(row, key).clone()
+    };
+    assert_eq!(text("scatter", "dtype"), Value::Text("bf16".into()));
+    assert_eq!(text("scatter", "samples"), Value::Text("12x2 / 12x2".into()));
+    // Transfers of 180 us on one rank and 200 us on the other.
+    assert_eq!(text("reduce", "flags"), Value::Text("modes".into()));
+    for key in ["ranks", "wait_pct", "transfer_ms", "algbw_gbps"] {
+        assert_eq!(figure(&view, "forward", key), None, "{key}");
+    }
+}
+
+#[test]
+fn what_runs_beside_what_is_worked_out_by_hand() {
+    let view = view("interference", run("a", 4, 3));
+    let row = |block: &str, beside: &str| {
+        let text = |text: &str| Value::Text(text.into());
+        (0..view.rows.len())
+            .find(|row| *view.value(*row, "block") == text(block) && *view.value(*row, "beside") == text(beside))
+            .unwrap_or_else(|| panic!("{block} beside {beside}"))
+    };
+    let figure = |block, beside, key| match view.value(row(block, beside), key) {
+        Value::Integer(value) => Some(*value as f64),
+        Value::Real(value) => Some(*value),
+        Value::Missing | Value::Text(_) => None,
+    };
+    // The window of rank 0's all-reduce is 20 to 200 us, of which forward covers 130 us (72 %) and the reduce-scatter 100
+    // us (56 %); of rank 1's 0 to 200 us they cover 150 and 100 us. All are "with".
+    close(figure("reduce", "forward", "beside_pct"), 100.0 * 280.0 / 380.0);
+    close(figure("reduce", "scatter", "beside_pct"), 100.0 * 200.0 / 380.0);
+    for beside in ["forward", "scatter"] {
+        let counts = ["executions", "with", "partly", "without", "alone"].map(|key| figure("reduce", beside, key));
+        assert_eq!(counts, [24.0, 24.0, 0.0, 0.0, 24.0].map(Some), "{beside}");
+        close(figure("reduce", beside, "with_ms"), 0.19);
+        close(figure("reduce", beside, "against_alone"), 1.9);
+        assert_eq!(figure("reduce", beside, "against_without"), None);
+    }
+    // The reduce-scatter has 100 us beside the all-reduce: half of its 200 us only where it is not late.
+    let counts = ["with", "partly", "without"].map(|key| figure("scatter", "reduce", key));
+    assert_eq!(counts, [2.0, 22.0, 0.0].map(Some));
+    // The copy runs on rank 0 from 300 to 310 us, and the reduce-scatter goes on beside it for `late`: 0 to 7 us. That is
+    // nothing once, less than half of the copy seven times (1 2 2 3 3 4 4), half or more four times (5 5 6 7).
+    let counts = ["with", "partly", "without"].map(|key| figure("load", "scatter", key));
+    assert_eq!(counts, [4.0, 7.0, 1.0].map(Some));
+    close(figure("load", "scatter", "against_without"), 1.0);
+    // On rank 1 there is no copy at all, so twelve of its executions ran without, and one of rank 0's.
+    let counts = ["with", "partly", "without"].map(|key| figure("scatter", "load", key));
+    assert_eq!(counts, [0.0, 11.0, 13.0].map(Some));
+    // Compute beside a copy is no matter of this table.
+    assert!((0..view.rows.len()).all(|row| {
+        [view.value(row, "block"), view.value(row, "beside")]
+            != [&Value::Text("forward".into()), &Value::Text("load".into())]
+    }));
+}
+
+#[test]
+fn a_replay_beside_what_its_pattern_keeps_is_worked_out_by_hand() {
+    let view = view("fidelity", run("a", 4, 3));
+    assert_eq!(view.value(0, "level"), &Value::Text("step".into()));
+    assert_eq!(view.value(0, "against"), &Value::Text("pattern".into()));
+    assert_eq!((view.value(0, "captured_ms"), view.value(0, "replayed_ms")), (&Value::Real(0.3), &Value::Real(0.31)));
+    // Captured 140 us, on rank 1 a tenth more, against 150 us on both.
+    close(figure(&view, "forward", "captured_ms"), 0.147);
+    assert!((figure(&view, "forward", "difference_ms").unwrap() - 0.003).abs() < 1e-12);
+    // Transfers of 180 and 200 us against 160 us.
+    close(figure(&view, "reduce", "replayed_ms"), 0.19);
+    assert!((figure(&view, "reduce", "difference_pct").unwrap() - 18.75).abs() < 1e-9);
+    assert_eq!(figure(&view, "load", "captured_ms"), None);
+    assert_eq!(figure(&view, "reduce", "matched"), None);
+}
+
+#[test]
+fn a_replay_beside_a_captured_run_is_compared_start_by_start() {
+    let mut captured = run("captured", 1, 1);
+    captured.info.made_by = maestro_reports::Origin::Import;
+    let view = report("fidelity").view(&[captured, run("replayed", 3, 1)]).unwrap();
+    assert!((0..view.rows.len()).all(|row| view.value(row, "run") == &Value::Text("replayed".into())));
+    assert_eq!(view.value(0, "against"), &Value::Text("captured".into()));
+    // Rank 0 ends with its copy at 310 us in all iterations, so the one in the middle stands for them: late by 1 us.
+    assert_eq!(figure(&view, "scatter", "start_error_ms"), Some(0.0));
+    assert_eq!(figure(&view, "scatter", "end_error_ms"), Some(0.001));
+    assert_eq!((figure(&view, "scatter", "matched"), figure(&view, "scatter", "unmatched")), (Some(2.0), Some(0.0)));
+    // Its mean is 1 us more, for the second and third iteration are late by 1 and 2 us.
+    assert!((figure(&view, "scatter", "difference_ms").unwrap() - 0.001).abs() < 1e-12);
+    let alone = report("fidelity").view(&[run_without_times()]).unwrap();
+    assert!(alone.rows.is_empty() && alone.notes.iter().any(|note| note.starts_with("Nothing here was captured")));
+}
+
+/// A run of a pattern that was never captured.
+fn run_without_times() -> Run {
+    let pattern = Pattern::from_yaml(TEAMS).unwrap();
+    let world = World::new(&pattern.axes, &[]).unwrap();
+    let (axes, pattern_info) = (AxisInfo::all(&world), PatternInfo::new(&pattern.name, TEAMS));
+    let info = RunInfo { axes, pattern: pattern_info, ranks: 6, ..common::info("a", 1, 1) };
+    Run::new(info, pattern, &[]).unwrap()
+}
+
+#[test]
+fn waits_are_told_rank_by_rank() {
+    let view = view("waits", run("a", 2, 1));
+    let row = |row: usize| ["iteration", "rank", "wait_ms", "calls", "last"].map(|key| view.value(row, key).clone());
+    let expected = |iteration, rank, wait_ms, last| {
+        [Value::Integer(iteration), Value::Integer(rank), Value::Real(wait_ms), Value::Integer(2), Value::Integer(last)]
+    };
+    assert_eq!(row(0), expected(0, 0, 0.02, 1));
+    assert_eq!(row(3), expected(1, 1, 0.0, 2));
+    assert_eq!(view.rows.len(), 4);
+}
+
+#[test]
+fn quantiles_go_from_the_smallest_to_the_largest() {
+    let view = view("quantiles", run("a", 4, 3));
+    let times: Vec<f64> = (0..view.rows.len())
+        .filter(|row| *view.value(*row, "block") == Value::Text("scatter".into()))
+        .filter(|row| *view.value(*row, "state") == Value::Text("overlapped".into()))
+        .map(|row| if let Value::Real(ms) = view.value(row, "time_ms") { *ms } else { panic!("no time") })
+        .collect();
+    // 0 1 2 2 3 3 4 4 5 5 6 7, twice: the median by nearest rank is the twelfth of 24.
+    assert_eq!((times.len(), times[0], times[50], times[100]), (101, 0.2, 0.203, 0.207));
+    assert!(times.is_sorted());
+}
+
+#[test]
+fn exposure_is_that_of_the_axis() {
+    let view = view("exposure", run("a", 4, 3));
+    assert_eq!((view.rows.len(), view.value(0, "axis")), (1, &Value::Text("dp".into())));
+    let figure = |key: &str| if let Value::Real(real) = view.value(0, key) { Some(*real) } else { None };
+    close(figure("calls_per_step"), 2.0);
+    // From 0 to 300 us + late, without a gap.
+    close(figure("comm_ms"), 0.3035);
+    close(figure("wait_ms"), 0.01);
+    close(figure("exposed_ms"), 0.1535);
+    close(figure("exposed_pct"), 100.0 * 153.5 / 310.0);
+    close(figure("share_pct"), 100.0);
+}
+
+#[test]
 fn exposed_times_of_blocks_add_up_to_that_of_the_step() {
     let blocks = view("blocks", run("a", 4, 3));
     let steps = view("steps", run("a", 4, 3));
@@ -207,5 +369,5 @@ fn several_runs_have_their_own_rows() {
     );
     assert_eq!(view.shown[0].heading, "Run");
     let table = report("blocks").table(&[run("before", 3, 1)]).unwrap();
-    assert_eq!((table.height(), table.width()), (4, 20));
+    assert_eq!((table.height(), table.width()), (4, 1 + report("blocks").fields().len()));
 }

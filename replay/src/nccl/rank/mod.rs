@@ -24,6 +24,7 @@ use super::ffi::{Failure, Native};
 use super::gate::Gate;
 use super::kernels::Kernels;
 use super::marks::Marks;
+use super::work::Exchange;
 use super::world::World;
 use crate::layout::Layout;
 use crate::turn::issues;
@@ -198,12 +199,12 @@ impl Rank {
         main.end_capture()
     }
 
-    /// The lane and the layout of an instruction that communicates.
-    fn exchange(&self, index: u32) -> Result<(&Lane, &Layout)> {
+    /// The lane and the layout of an instruction that communicates, and what it does.
+    fn exchange(&self, index: u32) -> Result<(&Lane, &Layout, &Exchange)> {
         let task = self.tasks.get(index as usize).and_then(Option::as_deref);
         let lane = task.and_then(|task| self.lanes.get(&task.lane));
         match (task, lane) {
-            (Some(Task { work: Act::Exchange(_), layout, .. }), Some(lane)) => Ok((lane, layout)),
+            (Some(Task { work: Act::Exchange(exchange), layout, .. }), Some(lane)) => Ok((lane, layout, exchange)),
             _ => Err(Error::Plan {
                 rank: self.rank,
                 block: task.map_or_else(String::new, |task| self.world.plan.blocks[task.block as usize].name.clone()),
@@ -335,17 +336,18 @@ impl Endpoint for Rank {
     fn load(&mut self, index: u32, fill: &mut dyn FnMut(&mut [u8])) -> Result<()> {
         let input = self.exchange(index)?.1.input_bytes;
         fill(&mut self.staging.bytes_mut()[..input]);
-        let (lane, layout) = self.exchange(index)?;
+        let (lane, layout, exchange) = self.exchange(index)?;
         let load = || {
             lane.stream.copy(self.staging.all().first(input), lane.buffers.input().first(input))?;
             lane.stream.set(lane.buffers.output().first(layout.output_bytes), POISON)?;
+            exchange.place(&lane.stream)?;
             lane.stream.synchronize()
         };
         load().map_err(self.on())
     }
 
     fn inspect(&mut self, index: u32, look: &mut dyn FnMut(&[u8])) -> Result<()> {
-        let (lane, layout) = self.exchange(index)?;
+        let (lane, layout, _) = self.exchange(index)?;
         let output = layout.output_bytes;
         let fetch = || {
             lane.stream.copy(lane.buffers.output().first(output), self.staging.all().first(output))?;

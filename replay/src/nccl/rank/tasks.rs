@@ -8,7 +8,7 @@ use crate::meeting::place;
 use crate::nccl::ffi::cuda::{self, Shape};
 use crate::nccl::ffi::nvrtc::Target;
 use crate::nccl::ffi::{Failure, Native};
-use crate::nccl::work::{Exchange, Op};
+use crate::nccl::work::{Exchange, Op, spread};
 use crate::{Compute, Error, Issue, Result, idle_ns, nominal_ns};
 
 /// One block of one lane, ready to run.
@@ -76,7 +76,7 @@ impl Rank {
                     let idle = idle.map(|ns| Ok(Op::Idle { ns, slot }));
                     let op = |kernel| Op::new(kernel, self.blas.as_ref(), &lane.buffers, slot);
                     let ops: Native<Vec<Op>> = idle.into_iter().chain(kernels.iter().map(op)).collect();
-                    Ok(compute(ops.map_err(on)?))
+                    Ok(compute(spread(ops.map_err(on)?)))
                 }
             },
             Work::Cuda(own) => match world.settings.compute {

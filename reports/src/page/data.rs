@@ -1,0 +1,51 @@
+//! Everything that the scripts draw, as it stands in the page.
+
+use serde::Serialize;
+
+use super::sources::{Block, Blocks, Source};
+use super::{PageOptions, bandwidth, bytes, distributions, interference, timeline, view, waits, waterfall};
+use crate::View;
+
+/// The data of a page. Times are whole nanoseconds, so that nothing is rounded before it is drawn.
+#[derive(Debug, Serialize)]
+pub(super) struct Data {
+    pub runs: Vec<Named>,
+    pub blocks: Vec<Block>,
+    pub timelines: Vec<timeline::Timeline>,
+    pub waterfalls: Vec<waterfall::Waterfall>,
+    pub distributions: Vec<distributions::Curve>,
+    pub bandwidth: Vec<bandwidth::Point>,
+    pub link_gbps: Option<f64>,
+    pub interference: Vec<interference::Pair>,
+    pub waits: Vec<waits::Waits>,
+    pub bytes: Vec<bytes::Bytes>,
+}
+
+/// A run, as legends name it.
+#[derive(Debug, Serialize)]
+pub(super) struct Named {
+    pub role: String,
+    pub label: String,
+}
+
+impl Data {
+    /// The data of `sources`, whose tables are `views`.
+    pub fn of(sources: &[Source<'_>], views: &[(&str, &str, View)], options: &PageOptions) -> Self {
+        let blocks = Blocks::of(sources);
+        let runs = || 0..sources.len();
+        let table = |name| view(views, name);
+        let curves = table("quantiles").map_or_else(Vec::new, |t| distributions::all(sources, &blocks, t));
+        Self {
+            runs: sources.iter().map(|s| Named { role: s.role.clone(), label: s.label.clone() }).collect(),
+            timelines: runs().filter_map(|run| timeline::of(sources, &blocks, run)).collect(),
+            waterfalls: runs().filter_map(|run| waterfall::of(sources, &blocks, run)).collect(),
+            bandwidth: table("blocks").map_or_else(Vec::new, |t| bandwidth::all(sources, &blocks, t, &curves)),
+            distributions: curves,
+            link_gbps: options.link_gbps,
+            interference: table("interference").map_or_else(Vec::new, |t| interference::all(sources, &blocks, t)),
+            waits: runs().filter_map(|run| waits::of(sources, run, table("waits")?)).collect(),
+            bytes: runs().filter_map(|run| bytes::of(sources, run)).collect(),
+            blocks: blocks.all,
+        }
+    }
+}
