@@ -57,7 +57,8 @@ fn maestro() -> &'static str {
 /// A job whose ranks leave their process ids in its folder.
 struct Job {
     folder: tempfile::TempDir,
-    mpirun: Child,
+    /// Until its end is waited for.
+    mpirun: Option<Child>,
 }
 
 impl Job {
@@ -72,7 +73,7 @@ impl Job {
             maestro()
         );
         let mpirun = mpirun(folder.path(), ranks, "sh", &["-c", &script]).spawn().expect("mpirun is on the path");
-        Self { folder, mpirun }
+        Self { folder, mpirun: Some(mpirun) }
     }
 
     /// The process of a rank, once it has begun to run the program.
@@ -110,12 +111,27 @@ impl Job {
 
     /// The end of the job: mpirun's code, and what all said. No run may be left.
     fn end(mut self) -> (Option<i32>, String) {
-        let ended = || self.mpirun.try_wait().unwrap();
-        eventually("the job ends", ended);
+        eventually("the job ends", || self.mpirun.as_mut().and_then(|mpirun| mpirun.try_wait().unwrap()));
         let folder = self.folder.path().join("run");
         assert!(!folder.join("run.json").exists(), "a run that failed looks whole");
-        let Output { status, stdout, stderr } = self.mpirun.wait_with_output().unwrap();
+        let Output { status, stdout, stderr } = self.mpirun.take().unwrap().wait_with_output().unwrap();
         (status.code(), format!("{}{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr)))
+    }
+}
+
+impl Drop for Job {
+    /// Leaves nothing behind of a test that failed: mpirun and the ranks, which may be stopped.
+    fn drop(&mut self) {
+        let Some(mut mpirun) = self.mpirun.take() else { return };
+        for file in fs::read_dir(self.folder.path()).into_iter().flatten().flatten() {
+            let is_id = file.file_name().to_string_lossy().starts_with("pid-");
+            if let Some(id) = is_id.then(|| fs::read_to_string(file.path()).ok()).flatten() {
+                // It may be gone already.
+                let _ = Command::new("kill").args(["-KILL", id.trim()]).stderr(Stdio::null()).status();
+            }
+        }
+        let _ = mpirun.kill();
+        let _ = mpirun.wait();
     }
 }
 
