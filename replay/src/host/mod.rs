@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, Builder, Scope};
 use std::time::Instant;
 
-use maestro_pattern::{BlockId, Collective, CollectiveKind, LaneId, Plan, Work};
+use maestro_pattern::{BlockId, Collective, CollectiveKind, CommSettings, LaneId, Plan, Priority, Work};
 
 pub use self::buffers::available_memory;
 pub(crate) use self::buffers::{LaneBuffers, Memory, check_memory, needed, read, write};
@@ -30,7 +30,7 @@ pub(crate) use self::watchdog::longest_silence;
 use self::watchdog::{Watch, supervise};
 use crate::executor::Record;
 use crate::layout::Layout;
-use crate::{Compute, Endpoint, Error, Result, Settings, nominal_ns};
+use crate::{Compute, Endpoint, Error, Notice, Result, Settings, nominal_ns};
 
 /// What moves bytes between host ranks.
 pub(crate) trait Fabric: Sync {
@@ -223,4 +223,25 @@ impl<'p> World<'p> {
 pub(crate) fn said(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "without a message".into())
+}
+
+/// Tells what of the plan has no meaning on the host. `library` is what moves the bytes, `backend` the back end's name.
+pub(crate) fn note_what_is_ignored(plan: &Plan, settings: &Settings, library: &str, backend: &str) {
+    let note = |text: String| settings.notify.tell(Notice::Note(text));
+    if plan.communicators.iter().any(|c| c.settings != CommSettings::default()) {
+        note(format!("{library} has no communicator settings: those of the pattern are ignored"));
+    }
+    if plan.lanes.iter().any(|lane| lane.priority != Priority::Normal) {
+        note(format!("{library} has no lane priorities: those of the pattern are ignored"));
+    }
+    let compute = |(block, _, _): &(u32, _, _)| !plan.blocks[*block as usize].work.communicates();
+    if settings.compute == Compute::Hold && plan.uses().iter().any(compute) {
+        note("compute only holds its lane for the captured time and takes no core, so it has no slowdown".into());
+    }
+    for (block, _, _) in plan.uses() {
+        let block = &plan.blocks[block as usize];
+        if let Work::Cuda(kernel) = &block.work {
+            note(format!("{backend} cannot run {}: block `{}` holds its lane instead", kernel.source, block.name));
+        }
+    }
 }

@@ -12,9 +12,9 @@ mod fabric;
 mod ffi;
 mod one;
 
-use maestro_pattern::{Collective, CollectiveKind, CommSettings, Measurement, Plan, Priority, Work};
+use maestro_pattern::{Collective, CollectiveKind, Measurement, Plan, Work};
 
-use crate::{Backend, Compute, Error, Notice, Result, Settings, Spread, host};
+use crate::{Backend, Error, Result, Settings, Spread, host};
 
 /// See the module.
 pub struct Mpi;
@@ -112,27 +112,6 @@ fn largest_all_reduce(plan: &Plan) -> Option<usize> {
     let uses = plan.uses().into_iter().filter(|(block, _, _)| reduces(&plan.blocks[*block as usize].work));
     let teams = uses.filter_map(|(_, axis, _)| axis).flat_map(|axis| plan.world.teams(axis as usize));
     teams.map(Vec::len).max()
-}
-
-/// Tells what of the plan has no meaning to MPI.
-fn note_what_is_ignored(plan: &Plan, settings: &Settings) {
-    let note = |text: String| settings.notify.tell(Notice::Note(text));
-    if plan.communicators.iter().any(|c| c.settings != CommSettings::default()) {
-        note("MPI has no communicator settings: those of the pattern are ignored".into());
-    }
-    if plan.lanes.iter().any(|lane| lane.priority != Priority::Normal) {
-        note("MPI has no lane priorities: those of the pattern are ignored".into());
-    }
-    let compute = |(block, _, _): &(u32, _, _)| !plan.blocks[*block as usize].work.communicates();
-    if settings.compute == Compute::Hold && plan.uses().iter().any(compute) {
-        note("compute only holds its lane for the captured time and takes no core, so it has no slowdown".into());
-    }
-    for (block, _, _) in plan.uses() {
-        let block = &plan.blocks[block as usize];
-        if let Work::Cuda(kernel) = &block.work {
-            note(format!("mpi cannot run {}: block `{}` holds its lane instead", kernel.source, block.name));
-        }
-    }
 }
 
 #[cfg(test)]

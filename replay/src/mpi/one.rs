@@ -11,7 +11,7 @@ use super::birth::communicators;
 use super::fabric::Mpi as Fabric;
 use super::ffi::signal::Held;
 use super::ffi::{Library, tune};
-use super::{Mpi, largest_all_reduce, note_what_is_ignored, runnable, unusable};
+use super::{Mpi, NAME, largest_all_reduce, runnable, unusable};
 use crate::crew::{Crew, Spread};
 use crate::executor::{Record, Session};
 use crate::host::{self, End, World};
@@ -35,7 +35,7 @@ impl Spread for Mpi {
         let (store, rank) = (crew.store(), crew.launch().rank);
         let held = Held::new();
         let run = || -> Result<Vec<Measurement>> {
-            note_what_is_ignored(plan, settings);
+            host::note_what_is_ignored(plan, settings, "MPI", NAME);
             settings.notify.tell(Notice::Phase(Phase::Prepare));
             let library = library()?;
             let silence = settings.watchdog + host::longest_silence(plan);

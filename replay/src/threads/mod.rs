@@ -8,12 +8,12 @@ mod shared;
 
 use std::sync::Arc;
 
-use maestro_pattern::{CommSettings, Measurement, Plan, Priority, Work};
+use maestro_pattern::{Measurement, Plan};
 
 use self::shared::Shared;
 use crate::executor::{Record, Session};
 use crate::host::{self, Body, End, World};
-use crate::{Backend, Compute, Notice, Phase, Result, Settings};
+use crate::{Backend, Notice, Phase, Result, Settings};
 
 /// See the module.
 pub struct Threads;
@@ -38,7 +38,7 @@ impl Backend for Threads {
 
     fn run(&self, plan: &Plan, settings: &Settings) -> Result<Vec<Measurement>> {
         self.probe(plan, settings)?;
-        note_what_is_ignored(plan, settings);
+        host::note_what_is_ignored(plan, settings, self.name(), self.name());
         let session = Session::new(plan, settings)?;
         let records = run_each(plan, settings, &|endpoint| {
             let lead = endpoint.rank() == 0;
@@ -60,27 +60,6 @@ fn run_each(plan: &Plan, settings: &Settings, body: Body<'_>) -> Result<Vec<(u32
     let buffers = host::all_buffers(plan, &ranks);
     let fabric = Shared::new(plan, &end, &buffers);
     World::new(plan, settings, &fabric, end, ranks, buffers).run(body)
-}
-
-/// Tells what of the plan has no meaning in shared memory.
-fn note_what_is_ignored(plan: &Plan, settings: &Settings) {
-    let note = |text: String| settings.notify.tell(Notice::Note(text));
-    if plan.communicators.iter().any(|c| c.settings != CommSettings::default()) {
-        note("threads has no communicator settings: those of the pattern are ignored".into());
-    }
-    if plan.lanes.iter().any(|lane| lane.priority != Priority::Normal) {
-        note("threads has no lane priorities: those of the pattern are ignored".into());
-    }
-    let compute = |(block, _, _): &(u32, _, _)| !plan.blocks[*block as usize].work.communicates();
-    if settings.compute == Compute::Hold && plan.uses().iter().any(compute) {
-        note("compute only holds its lane for the captured time and takes no core, so it has no slowdown".into());
-    }
-    for (block, _, _) in plan.uses() {
-        let block = &plan.blocks[block as usize];
-        if let Work::Cuda(kernel) = &block.work {
-            note(format!("threads cannot run {}: block `{}` holds its lane instead", kernel.source, block.name));
-        }
-    }
 }
 
 #[cfg(test)]
