@@ -1,7 +1,8 @@
 //! What a run tells while it runs: a bar on standard error, and only if that is a terminal.
 
 use std::io::{IsTerminal, stderr};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use maestro_replay::{Notice, Observer, Phase};
@@ -10,7 +11,16 @@ use maestro_replay::{Notice, Observer, Phase};
 #[derive(Clone)]
 pub struct Progress {
     bar: ProgressBar,
-    notes: std::sync::Arc<Mutex<Vec<String>>>,
+    told: Arc<Mutex<Told>>,
+}
+
+/// What a run told of its numbers.
+#[derive(Default)]
+pub struct Told {
+    /// What a reader of the numbers should know, in alphabetical order, each note once.
+    pub notes: Vec<String>,
+    /// How far times of one rank may be off those of another, where the back end knows.
+    pub clock_error: Option<Duration>,
 }
 
 impl Progress {
@@ -22,7 +32,7 @@ impl Progress {
         if let Ok(style) = ProgressStyle::with_template("{msg} {bar:40} {pos}/{len} {eta}") {
             bar.set_style(style);
         }
-        Self { bar, notes: Default::default() }
+        Self { bar, told: Arc::default() }
     }
 
     /// What a run is told to notify.
@@ -39,20 +49,21 @@ impl Progress {
                 this.bar.set_position(done);
             }
             Notice::Verified { .. } => {}
-            Notice::Note(note) => {
-                if let Ok(mut notes) = this.notes.lock() {
-                    notes.push(note);
-                }
-            }
+            Notice::ClockError(more) => this.told(|told| *told.clock_error.get_or_insert_default() += more),
+            Notice::Note(note) => this.told(|told| told.notes.push(note)),
         })
     }
 
-    /// Takes the bar away and gives what a reader of the numbers should know, each note once.
-    pub fn finish(&self) -> Vec<String> {
+    fn told<T: Default>(&self, change: impl FnOnce(&mut Told) -> T) -> T {
+        self.told.lock().map(|mut told| change(&mut told)).unwrap_or_default()
+    }
+
+    /// Takes the bar away and gives what was told.
+    pub fn finish(&self) -> Told {
         self.bar.finish_and_clear();
-        let mut notes = self.notes.lock().map(|mut notes| std::mem::take(&mut *notes)).unwrap_or_default();
-        notes.sort_unstable();
-        notes.dedup();
-        notes
+        let mut told = self.told(std::mem::take);
+        told.notes.sort_unstable();
+        told.notes.dedup();
+        told
     }
 }

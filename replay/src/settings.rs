@@ -171,6 +171,9 @@ pub enum Notice {
         /// How many bytes of output it compared.
         bytes: u64,
     },
+    /// How far times of one rank may be off those of another, beyond what was told before: errors of several kinds (a
+    /// device's clock against its host's, one host's against another's) add up.
+    ClockError(Duration),
     /// Something that a reader of the numbers should know: a full sentence without its full stop.
     Note(String),
 }

@@ -8,12 +8,13 @@
 
 mod standin;
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use maestro_pattern::{Measurement, Pattern, Plan};
 use maestro_replay::conformance::{self, Outcome};
 use maestro_replay::nccl::{Nccl, doctor};
-use maestro_replay::{Backend, Compute, Error, Result, Settings};
+use maestro_replay::{Backend, Compute, Error, Notice, Observer, Result, Settings};
 
 use standin::{Line, Machine, log};
 
@@ -93,6 +94,22 @@ fn all_data_is_right_on_eight_devices() {
             assert_eq!(outcome, Outcome::Passed, "{}", case.name);
         }
         assert!(on_lanes(0).contains(&"begin ncclAlltoAll".to_owned()));
+    });
+}
+
+#[test]
+fn the_error_of_the_clocks_is_told_once() {
+    Machine::new(2).run("the_error_of_the_clocks_is_told_once", || {
+        let told: Arc<Mutex<Vec<Duration>>> = Arc::default();
+        let listener = told.clone();
+        let notify = Observer::new(move |notice| {
+            if let Notice::ClockError(error) = notice {
+                listener.lock().unwrap().push(error);
+            }
+        });
+        Nccl.run(&reducing(2), &Settings { notify, ..settings() }).unwrap();
+        let told = told.lock().unwrap();
+        assert!(told.len() == 1 && told[0] > Duration::ZERO, "{told:?}");
     });
 }
 

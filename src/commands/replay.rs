@@ -14,7 +14,7 @@ use serde_json::json;
 use super::{ab, check, together};
 use crate::cli::How;
 use crate::failure::Failure;
-use crate::progress::Progress;
+use crate::progress::{Progress, Told};
 use crate::record::{self, Launched, Maker};
 use crate::{cli, output};
 
@@ -103,10 +103,10 @@ fn alone(job: &Job<'_>) -> Result<Replayed, Failure> {
     RunWriter::check(&folder)?;
     let started = SystemTime::now();
     let measured = job.backend.run(job.plan, &job.settings);
-    let notes = job.progress.finish();
+    let told = job.progress.finish();
     let measurements = measured.map_err(Failure::run)?;
 
-    let info = job.info(record::id(&folder), started, notes, None);
+    let info = job.info(record::id(&folder), started, told, None);
     let writer = RunWriter::create(&folder, &info, job.text)?;
     writer.write_part(0, &measurements)?;
     let run = Run::open(&folder)?;
@@ -115,14 +115,14 @@ fn alone(job: &Job<'_>) -> Result<Replayed, Failure> {
 
 impl Job<'_> {
     /// How its run came to be.
-    pub fn info(&self, id: String, started: SystemTime, notes: Vec<String>, launched: Option<Launched>) -> RunInfo {
+    pub fn info(&self, id: String, started: SystemTime, told: Told, launched: Option<Launched>) -> RunInfo {
         let maker = Maker {
             started,
             made_by: origin(self.backend),
             backend: self.backend.name(),
             settings: recorded(&self.settings, self.backend),
-            notes,
-            clock_error_ns: None,
+            notes: told.notes,
+            clock_error_ns: told.clock_error.and_then(|error| u64::try_from(error.as_nanos()).ok()),
             launched,
             variant: self.variant.to_vec(),
         };

@@ -49,14 +49,14 @@ fn perform(job: &Job<'_>, spread: &dyn Spread, crew: &Crew) -> Result<Option<Rep
     let launched = Launched { processes: launch.world, hosts: crew.hosts()?, by: launch.by.name() };
     let started = SystemTime::now();
     let measured = spread.run_one(job.plan, &job.settings, crew);
-    let notes = job.progress.finish();
+    let told = job.progress.finish();
     let measurements = measured?;
 
     let writer = if leads { RunWriter::replace(&folder) } else { Ok(RunWriter::beside(&folder)) };
     let writer = agree(crew, writer.map_err(Into::into))?;
     agree(crew, writer.write_part(launch.rank, &measurements).map_err(Into::into))?;
     let finish = || {
-        let info = job.info(record::id(&folder), started, notes, Some(launched));
+        let info = job.info(record::id(&folder), started, told, Some(launched));
         writer.finish(&info, job.text)?;
         Ok(Replayed { run: Run::open(&folder)?, folder: folder.clone() })
     };

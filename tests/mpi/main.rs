@@ -168,6 +168,7 @@ fn an_imported_capture_is_replayed_on_two_ranks() {
     let info: serde_json::Value =
         serde_json::from_str(&fs::read_to_string(here.path().join("run/run.json")).unwrap()).unwrap();
     assert_eq!(info["backend"], "mpi");
+    assert!(info["clock_error_ns"].as_u64().is_some_and(|ns| ns > 0), "{info}");
     let report = Command::new(maestro()).args(["report", "run"]).current_dir(here.path()).output().unwrap();
     let report = String::from_utf8(report.stdout).unwrap();
     assert!(report.contains("reduce_scatter_192M") && report.contains("2 ranks"), "{report}");

@@ -49,10 +49,12 @@ impl Spread for Mpi {
             let fabric = Fabric::new(plan, rank, library, store, &end, comms);
             let session = Session::new(plan, settings)?;
             let own = live(&session, (plan, settings), &fabric, &end, store, (rank, &held))?;
-            let apart_us = 2e6 * fabric.clock_error().as_secs_f64();
+            let apart = 2 * fabric.clock_error();
+            settings.notify.tell(Notice::ClockError(apart));
             settings.notify.tell(Notice::Note(format!(
-                "{}; each rank was a process; their clocks, and so starts on different ranks, agree within {apart_us:.1} us",
-                library.version
+                "{}; each rank was a process; their clocks, and so starts on different ranks, agree within {:.1} us",
+                library.version,
+                apart.as_secs_f64() * 1e6
             )));
             // All have ended when all have told when they began.
             let records = crew.exchange(own)?;

@@ -155,11 +155,15 @@ fn perform(world: &World, endpoint: &mut Rank, lead: bool) -> Result<Record> {
     endpoint.run_as_graphs(world.settings.graph);
     let record = session.measure(endpoint, lead)?;
     let (issue_ns, error) = endpoint.costs();
+    let apart = 2 * error;
     note(format!(
         "issuing took the host {:.1} us a block; times of ranks agree within {:.1} us",
         issue_ns / 1e3,
-        2.0 * error.as_secs_f64() * 1e6
+        apart.as_secs_f64() * 1e6
     ));
+    if lead {
+        world.settings.notify.tell(Notice::ClockError(apart));
+    }
     Ok(record)
 }
 

@@ -37,9 +37,11 @@ impl Spread for Nccl {
             let world = Arc::new(World::new(plan, settings, parts, party, end, &[rank]));
             store.set_patience(world.silence + PATIENCE);
             let mut records = run_each(&world, &[(rank, device)])?;
-            let apart_us = 2e6 * world.party.clock_error().as_secs_f64();
+            let apart = 2 * world.party.clock_error();
+            settings.notify.tell(Notice::ClockError(apart));
             settings.notify.tell(Notice::Note(format!(
-                "each rank was a process; their clocks, and so starts on different ranks, agree within {apart_us:.1} us"
+                "each rank was a process; their clocks, and so starts on different ranks, agree within {:.1} us",
+                apart.as_secs_f64() * 1e6
             )));
             let own = records.pop().map(|(_, record)| record).unwrap_or_default();
             let records = crew.exchange(own)?;
