@@ -39,7 +39,7 @@ mod tables;
 mod view;
 
 #[cfg(feature = "tables")]
-pub use baseline::{Baseline, Match, Point};
+pub use baseline::{Baseline, Match, Point, Test};
 pub use columns::{Columns, Nullable};
 pub use error::{Error, Result};
 pub use exposure::{Exposure, Figures, Interval, RankStep, Role, Waits, sweep};

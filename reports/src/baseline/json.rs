@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::{Found, Point, dtype, kind, version};
+use super::{Found, Point, dtype, test, version};
 
 /// The keys that matter; others come and go with versions.
 #[derive(Deserialize)]
@@ -34,6 +34,7 @@ struct Line {
     #[serde(rename = "type")]
     dtype: String,
     out_of_place: Option<Body>,
+    in_place: Option<Body>,
 }
 
 #[derive(Deserialize)]
@@ -49,21 +50,26 @@ pub(super) fn read(text: &str) -> Result<Found, String> {
     })?;
     let program = document.args.first().map_or("", String::as_str);
     let mut found = Found { nccl: document.nccl_version.map(version), ..Found::default() };
-    let Some(kind) = kind(program) else {
-        found.skipped = Some(format!("`{program}` is no collective that blocks have"));
+    let Some(test) = test(program) else {
+        found.skipped = Some(format!("`{program}` tests nothing that blocks do"));
         return Ok(found);
     };
     let config = &document.config;
     let groups = config.devices.iter().map(|device| device.group).collect::<std::collections::BTreeSet<_>>().len();
     let ranks = config.nthreads * config.ngpus * config.devices.len().max(1) / groups.max(1);
     for line in document.results {
-        let time_us = line.out_of_place.and_then(|body| body.time).filter(|us| us.is_finite() && *us > 0.0);
-        match (dtype(&line.dtype), time_us) {
-            (Some(dtype), Some(time_us)) => {
-                found.points.push(Point { kind, dtype, ranks, size_bytes: line.size, time_us });
+        let Some(dtype) = dtype(&line.dtype) else {
+            found.skipped = Some(format!("blocks have no element type `{}`", line.dtype));
+            continue;
+        };
+        let before = found.points.len();
+        for (in_place, body) in [(false, line.out_of_place), (true, line.in_place)] {
+            if let Some(time_us) = body.and_then(|body| body.time).filter(|us| us.is_finite() && *us > 0.0) {
+                found.points.push(Point { test, dtype, ranks, size_bytes: line.size, in_place, time_us });
             }
-            (None, _) => found.skipped = Some(format!("blocks have no element type `{}`", line.dtype)),
-            (_, None) => found.skipped = Some(format!("size {} has no time out of place", line.size)),
+        }
+        if found.points.len() == before {
+            found.skipped = Some(format!("size {} has no time", line.size));
         }
     }
     Ok(found)

@@ -2,7 +2,7 @@
 
 use maestro_pattern::{CollectiveKind, Dtype, Work};
 
-use super::{Baseline, Point};
+use super::{Baseline, Point, Test};
 
 /// How far apart two sizes may lie for the time of one in between: a factor.
 const APART: u64 = 4;
@@ -30,34 +30,61 @@ pub enum Match {
 }
 
 impl Baseline {
-    /// What stands for `work` of `size_bytes` on a team of `ranks`: the same collective, element type and ranks.
+    /// What stands for `work` of `size_bytes` on a team of `ranks`: the same operation, element type and ranks, in place
+    /// if it is.
     pub fn find(&self, work: &Work, size_bytes: Option<u64>, ranks: Option<u64>) -> Match {
         let none = |why: String| Match::None { why };
-        let Work::Collective(collective) = work else {
-            return none("nccl-tests has no test of this kind".into());
+        let (test, dtype, in_place) = match test(work) {
+            Ok(found) => found,
+            Err(why) => return none(why.into()),
         };
-        let (kind, dtype) = (collective.kind, collective.dtype);
-        if kind == CollectiveKind::Barrier || !collective.splits.is_empty() {
-            return none("nccl-tests has no test of barriers or of these splits".into());
-        }
+        let name = test.name();
         let (Some(size), Some(ranks)) = (size_bytes, ranks) else { return none("its size is not known".into()) };
-        let of_kind: Vec<&Point> = self.points.iter().filter(|point| point.kind == kind).collect();
-        if of_kind.is_empty() {
-            return none(format!("no {} in it", kind.name()));
+        let of_test: Vec<&Point> = self.points.iter().filter(|point| point.test == test).collect();
+        if of_test.is_empty() {
+            return none(format!("no {name} in it"));
         }
-        let of_ranks: Vec<&Point> = of_kind.iter().copied().filter(|point| point.ranks as u64 == ranks).collect();
+        let of_ranks: Vec<&Point> = of_test.iter().copied().filter(|point| point.ranks as u64 == ranks).collect();
         if of_ranks.is_empty() {
-            let there = listed(of_kind.iter().map(|point| point.ranks.to_string()));
-            return none(format!("{} is there on {there} ranks, not {ranks}", kind.name()));
+            let there = listed(of_test.iter().map(|point| point.ranks.to_string()));
+            return none(format!("{name} is there on {there} ranks, not {ranks}"));
         }
-        let alike: Vec<&Point> = of_ranks.iter().copied().filter(|point| point.dtype == dtype).collect();
-        if alike.is_empty() {
+        let of_type: Vec<&Point> = of_ranks.iter().copied().filter(|point| point.dtype == dtype).collect();
+        if of_type.is_empty() {
             let there = listed(of_ranks.iter().map(|point| Dtype::name(point.dtype).to_owned()));
-            return none(format!("{} is there of {there}, not {}", kind.name(), dtype.name()));
+            return none(format!("{name} is there of {there}, not {}", dtype.name()));
+        }
+        let alike: Vec<&Point> = of_type.iter().copied().filter(|point| point.in_place == in_place).collect();
+        if alike.is_empty() {
+            return none(format!("{name} is there {} only", if in_place { "out of place" } else { "in place" }));
         }
         at(&alike, size).unwrap_or_else(|| {
-            none(format!("{} is there of other sizes, none within a factor of {APART} around {size} B", kind.name()))
+            none(format!("{name} is there of other sizes, none within a factor of {APART} around {size} B"))
         })
+    }
+}
+
+/// The test that does what `work` does, the element type, and whether it is in place; or why there is none.
+fn test(work: &Work) -> Result<(Test, Dtype, bool), &'static str> {
+    match work {
+        Work::Collective(one) if one.kind == CollectiveKind::Barrier || !one.splits.is_empty() => {
+            Err("nccl-tests has no test of barriers or of these splits")
+        }
+        Work::Collective(one) => Ok((Test::Collective(one.kind), one.dtype, one.in_place)),
+        Work::P2p { transfers, wrap } => match transfers.as_slice() {
+            [one, other]
+                if *wrap
+                    && one.direction != other.direction
+                    && one.offset == -other.offset
+                    && (one.size, one.dtype) == (other.size, other.dtype) =>
+            {
+                Ok((Test::SendRecv, one.dtype, false))
+            }
+            _ => Err(
+                "nccl-tests sends and receives in a ring only, which this block does not (`wrap`, one send, one receive)",
+            ),
+        },
+        Work::Group(_) | Work::Compute(_) | Work::Cuda(_) => Err("nccl-tests has no test of this kind"),
     }
 }
 

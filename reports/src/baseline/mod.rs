@@ -1,7 +1,7 @@
 //! What nccl-tests measured, as an outside "alone" beside the block alone.
 //!
-//! Read are its text, of one test or several in one file, and the JSON of `-J`. Only out-of-place times count: Maestro's
-//! blocks have a buffer to read and one to write. Bandwidths are computed anew from size and time, as for blocks.
+//! Read are its text, of one test or several in one file, and the JSON of `-J`. A block that is done in place has its time
+//! in place, every other the one out of place. Bandwidths are computed anew from size and time, as for blocks.
 
 mod json;
 mod matching;
@@ -28,18 +28,39 @@ pub struct Baseline {
     pub points: Vec<Point>,
 }
 
+/// What a test of nccl-tests does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Test {
+    /// A collective.
+    Collective(CollectiveKind),
+    /// Every rank sends to the next one and receives from the one before, in a ring.
+    SendRecv,
+}
+
+impl Test {
+    /// As nccl-tests names its programs.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Collective(kind) => kind.name(),
+            Self::SendRecv => "sendrecv",
+        }
+    }
+}
+
 /// One size of one test.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Point {
-    /// The collective.
-    pub kind: CollectiveKind,
+    /// The test.
+    pub test: Test,
     /// Element type.
     pub dtype: Dtype,
     /// Ranks of the team.
     pub ranks: usize,
     /// S of nccl-tests, in bytes.
     pub size_bytes: u64,
-    /// Time out of place, in microseconds.
+    /// Whether it was done in place.
+    pub in_place: bool,
+    /// Time of one, in microseconds.
     pub time_us: f64,
 }
 
@@ -57,7 +78,7 @@ impl Baseline {
         if found.points.is_empty() {
             let skipped = found.skipped.map_or_else(String::new, |why| format!(": {why}"));
             return Err(refused(format!(
-                "no out-of-place time of a collective in it{skipped}; give the output of nccl-tests' all_reduce_perf and \
+                "no time of a test that blocks can be compared with in it{skipped}; give the output of nccl-tests' all_reduce_perf and \
                  its like, or what -J wrote"
             )));
         }
@@ -83,8 +104,13 @@ struct Found {
     skipped: Option<String>,
 }
 
-/// The collective that a test of nccl-tests runs, by the name of its program or of a file named after it.
-fn kind(program: &str) -> Option<CollectiveKind> {
+/// A time as nccl-tests prints it, in microseconds; `None` where it has none, as `N/A`.
+fn time_us(word: &str) -> Option<f64> {
+    word.parse().ok().filter(|us: &f64| us.is_finite() && *us > 0.0)
+}
+
+/// What a test of nccl-tests does, by the name of its program or of a file named after it.
+fn test(program: &str) -> Option<Test> {
     // Longer names first where one is in another.
     const PROGRAMS: [(&str, CollectiveKind); 7] = [
         ("all_reduce", CollectiveKind::AllReduce),
@@ -98,9 +124,12 @@ fn kind(program: &str) -> Option<CollectiveKind> {
     let name = program.rsplit('/').next().unwrap_or(program);
     // Uneven all-to-alls are a test of their own, whose splits are not in its output.
     if name.contains("alltoall") {
-        return (!name.contains("alltoallv")).then_some(CollectiveKind::AllToAll);
+        return (!name.contains("alltoallv")).then_some(Test::Collective(CollectiveKind::AllToAll));
     }
-    PROGRAMS.into_iter().find(|(known, _)| name.contains(known)).map(|(_, kind)| kind)
+    if name.contains("sendrecv") {
+        return Some(Test::SendRecv);
+    }
+    PROGRAMS.into_iter().find(|(known, _)| name.contains(known)).map(|(_, kind)| Test::Collective(kind))
 }
 
 /// The element type that nccl-tests calls so.

@@ -1,13 +1,11 @@
 //! The text that nccl-tests prints, of one test or of several one after the other.
 
-use maestro_pattern::CollectiveKind;
-
-use super::{Found, Point, dtype, kind, version};
+use super::{Found, Point, dtype, time_us, version};
 
 /// What the lines so far say of the test that is running.
 #[derive(Default)]
-struct Test {
-    kind: Option<CollectiveKind>,
+struct State {
+    test: Option<super::Test>,
     /// Threads x GPUs of a process.
     of_process: usize,
     /// Rows "# Rank", each with its group: the ranks of all processes.
@@ -19,7 +17,7 @@ struct Test {
 /// Reads the text; `file` is the name of the file, which tells the test where the text does not, as before version 2.17.
 pub(super) fn read(text: &str, file: &str) -> Result<Found, String> {
     let mut found = Found::default();
-    let mut test = Test { kind: kind(file), ..Test::default() };
+    let mut state = State { test: super::test(file), ..State::default() };
     let mut known = false;
     for (number, line) in text.lines().enumerate() {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -30,25 +28,25 @@ pub(super) fn read(text: &str, file: &str) -> Result<Found, String> {
                 found.nccl = library.map(version);
             }
             ["#", "Collective", "test", "starting:", program, ..] => {
-                test = Test { kind: kind(program), ..Test::default() };
-                if test.kind.is_none() {
-                    found.skipped = Some(format!("{program} is no collective that blocks have"));
+                state = State { test: super::test(program), ..State::default() };
+                if state.test.is_none() {
+                    found.skipped = Some(format!("{program} tests nothing that blocks do"));
                 }
             }
             ["#", "nThread", threads, "nGpus", gpus, ..] => {
                 known = true;
                 let count = |word: &str| word.parse().unwrap_or(0);
-                test = Test { kind: test.kind, of_process: count(threads) * count(gpus), ..Test::default() };
+                state = State { test: state.test, of_process: count(threads) * count(gpus), ..State::default() };
             }
-            ["#", "Rank", _, "Group", group, ..] => test.groups.push((*group).to_owned()),
-            ["#", "Rank", ..] => test.groups.push(String::new()),
+            ["#", "Rank", _, "Group", group, ..] => state.groups.push((*group).to_owned()),
+            ["#", "Rank", ..] => state.groups.push(String::new()),
             ["#", "size", "count", "type", rest @ ..] => {
                 let from = rest.iter().position(|word| matches!(*word, "time" | "cputime")).unwrap_or(rest.len());
-                test.headings = rest[from..].iter().map(|word| (*word).to_owned()).collect();
+                state.headings = rest[from..].iter().map(|word| (*word).to_owned()).collect();
             }
-            [first, ..] if first.starts_with(|c: char| c.is_ascii_digit()) && !test.headings.is_empty() => {
-                match point(&test, &words) {
-                    Ok(point) => found.points.push(point),
+            [first, ..] if first.starts_with(|c: char| c.is_ascii_digit()) && !state.headings.is_empty() => {
+                match points(&state, &words) {
+                    Ok(points) => found.points.extend(points),
                     Err(why) => found.skipped = Some(format!("line {}: {why}", number + 1)),
                 }
             }
@@ -64,10 +62,11 @@ pub(super) fn read(text: &str, file: &str) -> Result<Found, String> {
     }
 }
 
-/// A row: size, count, type, then names, then as many numbers as there are headings, counted from the end.
-fn point(test: &Test, words: &[&str]) -> Result<Point, String> {
-    let kind = test.kind.ok_or("which test printed it is not said; name the file after it, as all_reduce_perf.txt")?;
-    let mut headings = test.headings.as_slice();
+/// A row: size, count, type, then names, then as many numbers as there are headings, counted from the end: of the test out
+/// of place, then in place.
+fn points(state: &State, words: &[&str]) -> Result<Vec<Point>, String> {
+    let test = state.test.ok_or("which test printed it is not said; name the file after it, as all_reduce_perf.txt")?;
+    let mut headings = state.headings.as_slice();
     let mut words = words;
     if headings.last().is_some_and(|last| last == "timestamp") {
         // Its values are a date and a time.
@@ -78,15 +77,16 @@ fn point(test: &Test, words: &[&str]) -> Result<Point, String> {
         return Err("its times are those of the host (-C)".into());
     }
     let first = words.len().checked_sub(headings.len()).filter(|first| *first >= 3).ok_or("too few columns")?;
-    let time_us = words[first].parse::<f64>().ok().filter(|us| us.is_finite() && *us > 0.0);
     let dtype = dtype(words[2]).ok_or_else(|| format!("blocks have no element type `{}`", words[2]))?;
-    let groups = test.groups.iter().collect::<std::collections::BTreeSet<_>>().len().max(1);
-    let ranks = if test.groups.is_empty() { test.of_process } else { test.groups.len() / groups };
-    Ok(Point {
-        kind,
-        dtype,
-        ranks,
-        size_bytes: words[0].parse().map_err(|_| format!("`{}` is no size", words[0]))?,
-        time_us: time_us.ok_or_else(|| format!("`{}` is no time", words[first]))?,
-    })
+    let size_bytes = words[0].parse().map_err(|_| format!("`{}` is no size", words[0]))?;
+    let groups = state.groups.iter().collect::<std::collections::BTreeSet<_>>().len().max(1);
+    let ranks = if state.groups.is_empty() { state.of_process } else { state.groups.len() / groups };
+    let times = headings.iter().zip(&words[first..]).filter(|(heading, _)| *heading == "time");
+    let points: Vec<Point> = times
+        .zip([false, true])
+        .filter_map(|((_, word), in_place)| {
+            Some(Point { test, dtype, ranks, size_bytes, in_place, time_us: time_us(word)? })
+        })
+        .collect();
+    if points.is_empty() { Err(format!("`{}` is no time", words[first])) } else { Ok(points) }
 }
