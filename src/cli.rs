@@ -398,9 +398,16 @@ pub struct Report {
     #[cfg(feature = "tables")]
     #[arg(long, default_value = "blocks")]
     pub table: String,
-    /// How to write it; `parquet` and `arrow` are files with types, `perfetto` is no table but a timeline of all runs, for
-    /// ui.perfetto.dev, and `html` a page with all tables, timelines and curves: of one run, of a captured and a replayed
-    /// one, or of one before and one after
+    #[cfg_attr(
+        feature = "tables",
+        doc = "How to write it; `parquet` and `arrow` are files with types, `perfetto` is no table but a timeline of all \
+               runs, for ui.perfetto.dev, and `html` a page with all tables, timelines and curves: of one run, of a \
+               captured and a replayed one, or of one before and one after"
+    )]
+    #[cfg_attr(
+        not(feature = "tables"),
+        doc = "How to write it; `perfetto` is no table but a timeline of all runs, for ui.perfetto.dev"
+    )]
     #[arg(long, default_value = Format::Table.name(), value_parser = report_formats())]
     pub format: String,
     /// What nccl-tests measured of the blocks alone: its text or what its -J wrote; a column of `blocks`
@@ -410,7 +417,7 @@ pub struct Report {
     /// Where to write it, instead of standard output
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// What the link of a rank can carry, as 450GB/s or 400Gb/s, drawn in the page beside the bandwidths
+    /// What the link of a rank can carry, as 450GB/s or 400Gb/s: columns of `blocks-wide`, and a line in the page
     #[cfg(feature = "tables")]
     #[arg(long, value_name = "RATE", value_parser = link_gbps)]
     pub link_rate: Option<f64>,
@@ -475,8 +482,12 @@ pub struct Diff {
     /// Also write everything as Markdown
     #[arg(long, value_name = "FILE")]
     pub markdown: Option<PathBuf>,
-    /// How to write the comparison
-    #[arg(long, default_value = Format::Table.name(), value_parser = Format::ALL.map(Format::name))]
+    #[cfg_attr(
+        feature = "tables",
+        doc = "How to write the comparison; `html` is a page of it, with a run of each side drawn"
+    )]
+    #[cfg_attr(not(feature = "tables"), doc = "How to write the comparison")]
+    #[arg(long, default_value = Format::Table.name(), value_parser = diff_formats())]
     pub format: String,
     /// Where to write it, instead of standard output
     #[arg(short, long, value_name = "FILE")]
@@ -487,6 +498,11 @@ pub struct Diff {
 }
 
 impl Diff {
+    #[cfg(feature = "tables")]
+    pub fn html(&self) -> bool {
+        self.format == HTML && !self.json
+    }
+
     pub fn format(&self) -> Format {
         if self.json { Format::Json } else { Format::from_name(&self.format).unwrap_or(Format::Table) }
     }
@@ -518,6 +534,13 @@ fn report_formats() -> PossibleValuesParser {
     #[cfg(feature = "tables")]
     formats.extend(FileFormat::ALL.map(FileFormat::name));
     formats.push(PERFETTO);
+    #[cfg(feature = "tables")]
+    formats.push(HTML);
+    formats.into()
+}
+
+fn diff_formats() -> PossibleValuesParser {
+    let mut formats = Format::ALL.map(Format::name).to_vec();
     #[cfg(feature = "tables")]
     formats.push(HTML);
     formats.into()

@@ -49,7 +49,7 @@ pub use files::FileFormat;
 pub use info::{AxisInfo, Environment, Origin, PatternInfo, RUN_SCHEMA, RunInfo, Settings};
 pub use method::Headline;
 #[cfg(feature = "tables")]
-pub use page::{PageOptions, page};
+pub use page::{PageOptions, page, page_of_diff};
 pub use perfetto::{Traced, perfetto};
 pub use render::Format;
 pub use run::Run;

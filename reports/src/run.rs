@@ -22,6 +22,9 @@ pub struct Run {
     /// What others measured of its blocks alone.
     #[cfg(feature = "tables")]
     pub baseline: Option<std::sync::Arc<crate::Baseline>>,
+    /// What the link of a rank can carry, as declared, in decimal gigabytes a second.
+    #[cfg(feature = "tables")]
+    pub link_gbps: Option<f64>,
 }
 
 impl Run {
@@ -64,6 +67,8 @@ impl Run {
             by_transfer,
             #[cfg(feature = "tables")]
             baseline: None,
+            #[cfg(feature = "tables")]
+            link_gbps: None,
         }
     }
 

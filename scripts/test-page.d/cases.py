@@ -100,6 +100,16 @@ def make(maestro):
         maestro("replay", "experts.yaml", *few, "-o", run)
     yield "before-over-after", maestro.page("before-over-after", "before", "after")
 
+    # Five runs a side, which decide up to six comparisons. The experts take so much longer before that no noise hides it.
+    (maestro.folder / "slow.yaml").write_text(EXPERTS.replace("300us", "60ms"))
+    for side, pattern in [("sides/before", "slow.yaml"), ("sides/after", "experts.yaml")]:
+        for n in range(5):
+            maestro("replay", pattern, "--backend", "threads", "--iterations", "4", "--rounds", "1", "--no-verify", "-o", f"{side}/{n}")
+    (maestro.folder / "rules.yaml").write_text("gate: 1\nmin_runs: 5\nrules: [{name: no slower, metric: step, threshold: 10%}]\n")
+    maestro("diff", "sides/before", "--against", "sides/after", "--changed", "pattern", "--metric", "step,overlapped",
+            "--gate", "rules.yaml", "--format", "html", "-o", "verdicts.html")
+    yield "verdicts", maestro.folder / "verdicts.html"
+
     maestro("replay", "fsdp.yaml", "--backend", "dry", "--axis", "dp=8", "--even", "-o", "eight")
     yield "eight-ranks", maestro.page("eight-ranks", "eight")
 

@@ -26,6 +26,12 @@ def sections(browser, name, _):
     if name == "before-over-after":
         assert all(has.values()), f"this page was meant to have everything: {has}"
         assert "heat" in browser.js("[...document.querySelectorAll('main > section:not([hidden])')].map((s) => s.id)")
+    shown = browser.js("document.getElementById('verdicts') !== null")
+    assert shown == (data["verdicts"] is not None) == (name == "verdicts"), "verdicts on a page without a comparison, or none on one with"
+    if shown:
+        assert browser.js("document.querySelectorAll('#verdicts svg[role=img] g').length") == len(data["verdicts"]) > 1
+        tables = browser.js("[...document.querySelectorAll('#verdicts table caption')].map((c) => c.textContent)")
+        assert tables == ["Verdicts", "Gate"], tables
     for fall in data["waterfalls"]:
         parts = sum(fall["exposed_ns"]) + sum(fall[k] for k in ["compute_ns", "copies_ns", "idle_ns", "shorter_ns"])
         assert parts == fall["step_ns"], f"parts of {parts} ns are not a step of {fall['step_ns']} ns"

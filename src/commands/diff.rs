@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, anyhow, bail};
 use maestro_reports::diff::{Diff, Gate, Judgement, Metric, Options, Outcome, Side};
 use maestro_reports::{Format, Run};
+#[cfg(feature = "tables")]
+use maestro_reports::{PageOptions, page_of_diff};
 use serde_json::json;
 
 use crate::failure::{Failure, INCONCLUSIVE, REGRESSION};
@@ -16,12 +18,13 @@ pub fn run(args: &cli::Diff) -> Result<(), Failure> {
     let options = options(args, gate.as_ref());
     let (before, after) = (runs(&args.before)?, runs(&args.against)?);
     apart(&before, &after)?;
-    let diff = Diff::of(&side(&before, &options)?, &side(&after, &options)?, &options)?;
+    let sides = [side(&before, &options)?, side(&after, &options)?];
+    let diff = Diff::of(&sides[0], &sides[1], &options)?;
     let judgement = match (&gate, args.gate.as_deref()) {
         (Some(gate), Some(path)) => Some(gate.judge(&diff, path)?),
         _ => None,
     };
-    output::text(args.output.as_deref(), &text(&diff, judgement.as_ref(), args.format())?)?;
+    print(args, (&diff, judgement.as_ref()), [(&sides[0], &before), (&sides[1], &after)])?;
     if let Some(file) = &args.markdown {
         output::write(file, text(&diff, judgement.as_ref(), Format::Markdown)?.as_bytes(), "--markdown")?;
     }
@@ -99,6 +102,29 @@ pub fn side(folders: &[PathBuf], options: &Options) -> anyhow::Result<Side> {
         side.add(&Run::open(folder)?, options);
     }
     Ok(side)
+}
+
+#[cfg_attr(not(feature = "tables"), expect(unused_variables))]
+fn print(
+    args: &cli::Diff,
+    (diff, judgement): (&Diff, Option<&Judgement>),
+    sides: [(&Side, &[PathBuf]); 2],
+) -> anyhow::Result<()> {
+    let file = args.output.as_deref();
+    #[cfg(feature = "tables")]
+    if args.html() {
+        let [before, after] = sides.map(|(side, folders)| typical(side, folders));
+        let options = PageOptions { command: crate::record::command() };
+        return output::page(file, &page_of_diff(diff, judgement, [before?, after?], &options)?);
+    }
+    output::text(file, &text(diff, judgement, args.format())?)
+}
+
+/// The run that stands for its side in drawings.
+#[cfg(feature = "tables")]
+fn typical(side: &Side, folders: &[PathBuf]) -> anyhow::Result<Run> {
+    let folder = side.typical().and_then(|run| folders.get(run)).context("a side has no runs")?;
+    Ok(Run::open(folder)?)
 }
 
 fn text(diff: &Diff, judgement: Option<&Judgement>, format: Format) -> anyhow::Result<String> {

@@ -18,7 +18,7 @@ pub fn run(args: &cli::Report) -> Result<(), Failure> {
     let file = args.output.as_deref();
     #[cfg(feature = "tables")]
     if args.html() {
-        let options = PageOptions { link_gbps: args.link_rate, command: crate::record::command() };
+        let options = PageOptions { command: crate::record::command() };
         output::page(file, &page(runs, &options)?)?;
         return Ok(());
     }
@@ -44,6 +44,8 @@ fn open(args: &cli::Report) -> Result<Vec<Run>, Failure> {
         let baseline = Arc::new(Baseline::read(file)?);
         runs.iter_mut().for_each(|run| run.baseline = Some(Arc::clone(&baseline)));
     }
+    #[cfg(feature = "tables")]
+    runs.iter_mut().for_each(|run| run.link_gbps = args.link_rate);
     Ok(runs)
 }
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use maestro_reports::{Run, RunWriter};
+use maestro_reports::{Headline, Run, RunWriter};
 use serde_json::Value;
 
 use crate::common::PATTERN;
@@ -108,6 +108,51 @@ fn a_gate_ends_with_the_code_that_says_what_became_of_it() {
     assert!(gate("- {metric: overlaped, threshold: 5%}", &[]).refused().contains("rules.yaml: line 3, column 12"));
     let nothing = gate("- {metric: overlapped, select: {kind: broadcast}, threshold: 5%}", &[]).refused();
     assert!(nothing.contains("selects nothing"), "{nothing}");
+}
+
+#[test]
+fn the_page_of_a_comparison_says_what_is_proved() {
+    let here = folder();
+    planted(here.path(), 6, 1.1);
+    assert_eq!(
+        diff(here.path(), &["--format", "html", "-o", "page.html"]).ok(),
+        "Page written to page.html; open it in a browser\n"
+    );
+    let page = fs::read_to_string(here.path().join("page.html")).unwrap();
+    let document = diff(here.path(), &["--json"]).json();
+    let step = &document["rows"][0];
+    let number = |key: &str| step[key].as_f64().unwrap();
+    let said =
+        format!("After, the step takes {:.3} ms, {:.1} % more than before", number("after"), number("change_pct"));
+    assert!(page.contains(&format!("<h1>{said}")), "{said}");
+    assert!(page.contains("2 worse, 0 better, of 3 no change is proved.") && !page.contains("One run a side"));
+
+    let (_, rest) = page.split_once("id=\"data\">").unwrap();
+    let data: Value = serde_json::from_str(rest.split_once("</script>").unwrap().0).unwrap();
+    let drawn = |key: &str| data["verdicts"].as_array().unwrap().iter().map(|row| row[key].clone()).collect::<Vec<_>>();
+    let rows = document["rows"].as_array().unwrap();
+    for key in ["metric", "change_pct", "verdict"] {
+        assert_eq!(drawn(key), rows.iter().map(|row| row[key].clone()).collect::<Vec<_>>(), "{key}");
+    }
+    assert_eq!(
+        data["verdicts"][0]["interval_pct"],
+        serde_json::json!([number("change_pct_lo"), number("change_pct_hi")])
+    );
+
+    // The run that stands for its side has the third of six steps.
+    for (side, name) in [(0, "before"), (1, "after")] {
+        let mut steps: Vec<(f64, String)> = fs::read_dir(here.path().join(name))
+            .unwrap()
+            .map(|entry| Run::open(&entry.unwrap().path()).unwrap())
+            .map(|run| (Headline::of(&run).unwrap().step_median_ms, run.info.id.clone()))
+            .collect();
+        steps.sort_by(|a, b| a.0.total_cmp(&b.0));
+        assert_eq!(data["runs"][side]["label"], format!("{name} ({})", steps[2].1));
+    }
+
+    let few = ["diff", "before/a-1", "--against", "after/b-1", "--format", "html"];
+    let few = maestro(here.path(), few).ok();
+    assert!(few.contains("too few runs for a verdict</h1>") && few.contains("Too few runs: to prove any"), "{few}");
 }
 
 #[test]

@@ -160,6 +160,31 @@ fn a_baseline_stands_beside_what_it_measured() {
 }
 
 #[test]
+fn a_bandwidth_stands_beside_what_the_link_is_said_to_carry() {
+    let here = folder();
+    std::fs::write(here.path().join("p.yaml"), BLOCKS).expect("a file");
+    maestro(here.path(), ["replay", "p.yaml", "--backend", "dry", "-o", "run"]).ok();
+    let call = |form: &str| {
+        maestro(here.path(), ["report", "run", "--table", "blocks-wide", "--link-rate", "200GB/s", "--format", form])
+    };
+    let rows = call("json").json();
+    let of =
+        |block: &str| rows.as_array().expect("rows").iter().find(|row| row["block"] == block).expect("a row").clone();
+    // 16 MiB in 80 us, factor 1 on two ranks.
+    let percent = 100.0 * (16.0 * 1_048_576.0 / 80e3) / 200.0;
+    for key in ["link_pct", "alone_link_pct"] {
+        assert!((of("same")[key].as_f64().expect("a share") - percent).abs() < 1e-9, "{key}");
+    }
+    let flagged = |block: &str| of(block)["flags"].as_str().expect("flags").contains("ring-equivalent");
+    // 64 MiB in 200 us, factor 1/2: 168 GB/s.
+    assert!(flagged("same") && !flagged("wider"));
+    let table = call("table").ok();
+    assert!(table.contains("of link (%)") && table.contains("ring-equivalent: the bus bandwidth"), "{table}");
+    let plain = maestro(here.path(), ["report", "run", "--table", "blocks-wide"]).ok();
+    assert!(!plain.contains("of link (%)") && !plain.contains("ring-equivalent"), "{plain}");
+}
+
+#[test]
 fn a_captured_step_stands_beside_its_replay() {
     let here = folder();
     let capture = path("fixtures/captures/kineto/fsdp_large");

@@ -37,7 +37,7 @@ pub use verdict::Verdict;
 use changes::Facts;
 use figures::{About, Figure, Figures};
 
-use crate::{Error, Origin, Result, Run, RunInfo};
+use crate::{Error, Headline, Origin, Result, Run, RunInfo};
 
 /// How to compare.
 #[derive(Clone, Debug, PartialEq)]
@@ -83,6 +83,8 @@ struct Reduced {
     info: RunInfo,
     facts: Facts,
     figures: Figures,
+    /// Its median step, if it took any time.
+    step_ms: Option<f64>,
 }
 
 impl Side {
@@ -92,7 +94,19 @@ impl Side {
             info: run.info.clone(),
             facts: changes::facts(&run.info, &run.pattern),
             figures: Figures::of(run, &options.metrics),
+            step_ms: Headline::of(run).map(|headline| headline.step_median_ms),
         });
+    }
+
+    /// Which of its runs, in the order in which they were added, has the middle one of their median steps: of an even
+    /// number the lower. `None` if there are none.
+    pub fn typical(&self) -> Option<usize> {
+        let mut order: Vec<usize> = (0..self.runs.len()).collect();
+        order.sort_by(|a, b| {
+            let step = |run: &usize| self.runs[*run].step_ms.unwrap_or(0.0);
+            step(a).total_cmp(&step(b))
+        });
+        order.get(order.len().saturating_sub(1) / 2).copied()
     }
 
     /// How many runs there are.
@@ -195,6 +209,8 @@ pub struct Diff {
     pub options: Options,
     /// What a reader should know beside.
     remarks: Vec<String>,
+    /// Whether any run is a simulation.
+    simulated: bool,
 }
 
 impl Diff {
@@ -228,7 +244,8 @@ impl Diff {
             means: means(&rows),
             rows,
             options: options.clone(),
-            remarks: remarks(before, after, simulated),
+            remarks: remarks(before, after),
+            simulated,
         })
     }
 
@@ -343,14 +360,8 @@ fn means(rows: &[Row]) -> Vec<(Metric, f64, usize)> {
 }
 
 /// What a reader should know beside the table.
-fn remarks(before: &Side, after: &Side, simulated: bool) -> Vec<String> {
+fn remarks(before: &Side, after: &Side) -> Vec<String> {
     let mut remarks = Vec::new();
-    if simulated {
-        remarks.push(
-            "Simulated runs repeat exactly, so statistics on them would look like certainty: there is no verdict."
-                .into(),
-        );
-    }
     let started = |side: &Side| side.runs.iter().map(|run| run.info.started_unix_s).collect::<Vec<_>>();
     let (first, second) = (started(before), started(after));
     let apart = |a: &[u64], b: &[u64]| a.iter().max() < b.iter().min();

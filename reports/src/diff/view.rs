@@ -112,6 +112,29 @@ impl Diff {
         Some(text)
     }
 
+    /// Why there are no verdicts, or none of some rows.
+    pub(crate) fn why_no_verdict(&self) -> Vec<String> {
+        let mut why = Vec::new();
+        if self.simulated {
+            why.push(
+                "Simulated runs repeat exactly, so statistics on them would look like certainty: there is no verdict."
+                    .into(),
+            );
+        }
+        if self.changes.iter().any(|change| !change.declared) {
+            why.push("There is no verdict while more changed than was declared.".into());
+        }
+        let (alpha, comparisons) = (self.options.alpha, self.rows.len());
+        if self.rows.iter().any(|row| row.verdict == Verdict::TooFew) {
+            why.push(format!(
+                "Too few runs: to prove any of {comparisons} comparisons takes {} runs a side at alpha {alpha}. Make more \
+                 runs, or compare less with --metric and --block.",
+                runs_needed(comparisons, alpha)
+            ));
+        }
+        why
+    }
+
     fn notes(&self) -> Vec<String> {
         let mut notes: Vec<String> = self.headline().into_iter().collect();
         notes.push(format!(
@@ -126,17 +149,8 @@ impl Diff {
         notes.extend(undeclared.iter().map(|change| {
             format!("Changed, too: {change}. If that is what you compare, say so with --changed {}.", change.key)
         }));
-        if !undeclared.is_empty() {
-            notes.push("There is no verdict while more changed than was declared.".into());
-        }
+        notes.extend(self.why_no_verdict());
         let (alpha, comparisons) = (self.options.alpha, self.rows.len());
-        if self.rows.iter().any(|row| row.verdict == Verdict::TooFew) {
-            notes.push(format!(
-                "Too few runs: to prove any of {comparisons} comparisons takes {} runs a side at alpha {alpha}. Make more \
-                 runs, or compare less with --metric and --block.",
-                runs_needed(comparisons, alpha)
-            ));
-        }
         for (metric, ratio, blocks) in &self.means {
             notes
                 .push(format!("Geometric mean of after / before over {blocks} blocks: {} {ratio:.3}x.", metric.name()));

@@ -3,8 +3,9 @@
 use serde::Serialize;
 
 use super::sources::{Block, Blocks, Source};
-use super::{PageOptions, bandwidth, bytes, distributions, interference, timeline, view, waits, waterfall};
+use super::{bandwidth, bytes, distributions, interference, timeline, verdicts, view, waits, waterfall};
 use crate::View;
+use crate::diff::Diff;
 
 /// The data of a page. Times are whole nanoseconds, so that nothing is rounded before it is drawn.
 #[derive(Debug, Serialize)]
@@ -19,6 +20,8 @@ pub(super) struct Data {
     pub interference: Vec<interference::Pair>,
     pub waits: Vec<waits::Waits>,
     pub bytes: Vec<bytes::Bytes>,
+    /// Of a comparison of several runs a side.
+    pub verdicts: Option<Vec<verdicts::Change>>,
 }
 
 /// A run, as legends name it.
@@ -30,7 +33,7 @@ pub(super) struct Named {
 
 impl Data {
     /// The data of `sources`, whose tables are `views`.
-    pub fn of(sources: &[Source<'_>], views: &[(&str, &str, View)], options: &PageOptions) -> Self {
+    pub fn of(sources: &[Source<'_>], views: &[(&str, &str, View)], diff: Option<&Diff>) -> Self {
         let blocks = Blocks::of(sources);
         let runs = || 0..sources.len();
         let table = |name| view(views, name);
@@ -41,10 +44,11 @@ impl Data {
             waterfalls: runs().filter_map(|run| waterfall::of(sources, &blocks, run)).collect(),
             bandwidth: table("blocks").map_or_else(Vec::new, |t| bandwidth::all(sources, &blocks, t, &curves)),
             distributions: curves,
-            link_gbps: options.link_gbps,
+            link_gbps: sources.iter().find_map(|source| source.run.link_gbps),
             interference: table("interference").map_or_else(Vec::new, |t| interference::all(sources, &blocks, t)),
             waits: runs().filter_map(|run| waits::of(sources, run, table("waits")?)).collect(),
             bytes: runs().filter_map(|run| bytes::of(sources, run)).collect(),
+            verdicts: diff.map(verdicts::changes),
             blocks: blocks.all,
         }
     }

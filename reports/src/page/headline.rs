@@ -4,7 +4,8 @@
 //! says that one run a side cannot show more.
 
 use super::sources::Source;
-use super::view;
+use super::{verdicts, view};
+use crate::diff::Diff;
 use crate::{Headline, Origin, Value, View};
 
 /// What stands at the top of the page. Plain text, not escaped.
@@ -31,7 +32,7 @@ pub(super) struct Number {
 }
 
 /// The top of the page of `sources`.
-pub(super) fn top(sources: &[Source<'_>], views: &[(&str, &str, View)]) -> Top {
+pub(super) fn top(sources: &[Source<'_>], views: &[(&str, &str, View)], diff: Option<&Diff>) -> Top {
     let (subject, other) = Source::subject(sources);
     let this = &sources[subject];
     let headline = |source: usize| Headline::of(sources[source].run);
@@ -42,22 +43,34 @@ pub(super) fn top(sources: &[Source<'_>], views: &[(&str, &str, View)]) -> Top {
     let slowed = view(views, "blocks").filter(|_| !simulated).and_then(|table| Slowed::of(table, this));
     let count = if info.ranks == 1 { "rank" } else { "ranks" };
     let mut kicker = format!("{} · {} {count} · {}", info.pattern.name, info.ranks, device(this));
-    for source in sources {
+    for (n, source) in sources.iter().enumerate() {
         let (role, id) = (&source.role, &source.run.info.id);
-        kicker += &if role == id { format!(" · {id}") } else { format!(" · {role}: {id}") };
+        kicker += &match diff.map(|diff| [diff.before.len(), diff.after.len()]) {
+            Some(runs) => format!(" · {role}: {} runs, drawn is {id}", runs[n.min(1)]),
+            None if role == id => format!(" · {id}"),
+            None => format!(" · {role}: {id}"),
+        };
     }
     let beside = other.map(|other| sources[other].role.as_str());
+    let numbers = [step(now, beside.zip(then)), exposed(now, beside.zip(then)), slowdown(slowed.as_ref(), simulated)];
+    let lead = |whole| now.map_or_else(String::new, |now| lead(now, slowed.as_ref(), whole));
+    if let Some(diff) = diff {
+        let [of_step, exposed, slowdown] = numbers;
+        let why_none = diff.why_no_verdict().join(" ");
+        let says = verdicts::lead(diff).map_or_else(String::new, |verdicts| format!("{verdicts} "));
+        return Top {
+            kicker,
+            sentence: verdicts::sentence(diff),
+            lead: format!("{says}In the run that is drawn, {}", lowered(&lead("the step"))),
+            caution: (!why_none.is_empty()).then_some(why_none),
+            numbers: [verdicts::step(diff).unwrap_or(of_step), exposed, slowdown],
+        };
+    }
     let caution = match (other.map(|other| sources[other].run.info.made_by), info.made_by) {
         (Some(Origin::Import) | None, _) => None,
         _ => Some("One run a side shows a difference, not whether it would show again: for a verdict compare several runs of each side with maestro diff.".to_owned()),
     };
-    Top {
-        kicker,
-        sentence: sentence(this, now, beside.zip(then)),
-        lead: now.map_or_else(String::new, |now| lead(now, slowed.as_ref())),
-        caution,
-        numbers: [step(now, beside.zip(then)), exposed(now, beside.zip(then)), slowdown(slowed.as_ref(), simulated)],
-    }
+    Top { kicker, sentence: sentence(this, now, beside.zip(then)), lead: lead("it"), caution, numbers }
 }
 
 /// What it ran on, in a few words.
@@ -83,12 +96,12 @@ fn sentence(this: &Source<'_>, now: Option<Headline>, then: Option<(&str, Headli
     }
 }
 
-/// What is exposed, and what overlap costs most.
-fn lead(now: Headline, slowed: Option<&Slowed>) -> String {
+/// What is exposed of the step, which is called `whole`, and what overlap costs most.
+fn lead(now: Headline, slowed: Option<&Slowed>, whole: &str) -> String {
     let exposed = if now.exposed_pct < 0.05 {
         "Compute hides all of its communication".to_owned()
     } else {
-        format!("{:.1} % of it is communication that no compute hides", now.exposed_pct)
+        format!("{:.1} % of {whole} is communication that no compute hides", now.exposed_pct)
     };
     match slowed {
         Some(Slowed { worst: Some(worst), .. }) => format!(
@@ -105,6 +118,12 @@ fn lead(now: Headline, slowed: Option<&Slowed>) -> String {
 fn capitalised(text: &str) -> String {
     let mut rest = text.chars();
     rest.next().map_or_else(String::new, |first| first.to_uppercase().chain(rest).collect())
+}
+
+/// Without its capital, as inside a sentence.
+fn lowered(text: &str) -> String {
+    let mut rest = text.chars();
+    rest.next().map_or_else(String::new, |first| first.to_lowercase().chain(rest).collect())
 }
 
 /// `1.5 % less than`, as in `1.5 % less than before`.
@@ -203,7 +222,7 @@ impl Slowed {
 }
 
 /// Four significant digits, or the microsecond.
-fn ms(value: f64) -> String {
+pub(super) fn ms(value: f64) -> String {
     match value {
         v if v >= 1000.0 => format!("{v:.0}"),
         v if v >= 100.0 => format!("{v:.1}"),

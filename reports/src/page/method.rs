@@ -6,9 +6,15 @@ use super::PageOptions;
 use super::escape::html;
 use super::sources::Source;
 use crate::View;
+use crate::diff::Diff;
 
 /// The notes of all tables, each once, then the commands, then where the runs were made.
-pub(super) fn section(sources: &[Source<'_>], views: &[(&str, &str, View)], options: &PageOptions) -> String {
+pub(super) fn section(
+    sources: &[Source<'_>],
+    views: &[(&str, &str, View)],
+    diff: Option<&Diff>,
+    options: &PageOptions,
+) -> String {
     let list = |notes: Vec<&String>| -> String {
         let items: Vec<String> = notes.into_iter().map(|note| format!("<li>{}</li>\n", html(note))).collect();
         format!("<ul>\n{}</ul>\n", items.concat())
@@ -21,6 +27,9 @@ pub(super) fn section(sources: &[Source<'_>], views: &[(&str, &str, View)], opti
     let mut said: HashSet<&String> = of_runs.iter().copied().collect();
     let mut text = list(of_runs);
     text += "<dl class=\"tables\">\n";
+    if let Some(diff) = diff {
+        text += &format!("<dt>Verdicts</dt><dd>{}</dd>\n", list(diff.view().notes.iter().collect()));
+    }
     for (name, _, view) in of_tables {
         let notes: Vec<&String> = view.notes.iter().filter(|note| said.insert(note)).collect();
         if !notes.is_empty() {

@@ -21,6 +21,7 @@ mod tables;
 mod template;
 mod timeline;
 mod typical;
+mod verdicts;
 mod waits;
 mod waterfall;
 
@@ -28,13 +29,12 @@ use std::collections::HashSet;
 
 use self::data::Data;
 use self::sources::Source;
+use crate::diff::{Diff, Judgement};
 use crate::{Error, Origin, REPORTS, Result, Run, View};
 
 /// What the page says beside the runs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PageOptions {
-    /// The declared rate of a rank's link in decimal gigabytes a second, drawn as a line in the bandwidth chart.
-    pub link_gbps: Option<f64>,
     /// The command that makes the page, word by word, to be shown at its end. May be empty.
     pub command: Vec<String>,
 }
@@ -45,7 +45,32 @@ pub struct PageOptions {
 ///
 /// # Errors
 /// There is no run, or a table cannot be computed.
-pub fn page(mut runs: Vec<Run>, options: &PageOptions) -> Result<String> {
+pub fn page(runs: Vec<Run>, options: &PageOptions) -> Result<String> {
+    build(runs, None, options)
+}
+
+/// The page of a comparison: its verdicts, what a gate made of them, and a run of each side, before and after, that stands
+/// for the others.
+///
+/// # Errors
+/// As [`page`].
+pub fn page_of_diff(
+    diff: &Diff,
+    judgement: Option<&Judgement>,
+    typical: [Run; 2],
+    options: &PageOptions,
+) -> Result<String> {
+    build(typical.into(), Some(Comparison { diff, judgement }), options)
+}
+
+/// What was compared, beside the runs.
+#[derive(Clone, Copy)]
+struct Comparison<'a> {
+    diff: &'a Diff,
+    judgement: Option<&'a Judgement>,
+}
+
+fn build(mut runs: Vec<Run>, comparison: Option<Comparison<'_>>, options: &PageOptions) -> Result<String> {
     if runs.is_empty() {
         return Err(Error::NoRuns);
     }
@@ -54,8 +79,8 @@ pub fn page(mut runs: Vec<Run>, options: &PageOptions) -> Result<String> {
     let views: Vec<(&str, &str, View)> =
         REPORTS.iter().map(|report| Ok((report.name(), report.about(), report.view(&runs)?))).collect::<Result<_>>()?;
     let sources = Source::all(&runs);
-    let data = Data::of(&sources, &views, options);
-    Ok(template::page(&sources, &views, &data, options))
+    let data = Data::of(&sources, &views, comparison.map(|comparison| comparison.diff));
+    Ok(template::page(&sources, &views, &data, comparison, options))
 }
 
 /// The view of the report `name`.

@@ -4,16 +4,17 @@ use std::collections::HashMap;
 
 use super::data::Data;
 use super::sources::Source;
-use super::{PageOptions, escape, headline, method, tables, view};
+use super::{Comparison, PageOptions, escape, headline, method, tables, view};
 use crate::{Show, Shown, Value, View};
 
 const FRAME: &str = include_str!("assets/page.html");
 const STYLE: &str = include_str!("assets/page.css");
 
 /// The scripts, in the order in which they need each other.
-const SCRIPTS: [&str; 8] = [
+const SCRIPTS: [&str; 9] = [
     include_str!("assets/common.js"),
     include_str!("assets/table.js"),
+    include_str!("assets/verdicts.js"),
     include_str!("assets/timeline.js"),
     include_str!("assets/waterfall.js"),
     include_str!("assets/distributions.js"),
@@ -22,14 +23,24 @@ const SCRIPTS: [&str; 8] = [
     include_str!("assets/main.js"),
 ];
 
+/// The section of a comparison's verdicts.
+const VERDICTS: &str = include_str!("assets/verdicts.html");
+
 /// The tables that stand elsewhere: `blocks` in its own section, the others, which are long, behind their drawings.
 const DRAWN: [&str; 3] = ["blocks", "waits", "quantiles"];
 /// Most rows of a table that is open from the beginning.
 const SHORT: usize = 12;
 
 /// The whole page.
-pub(super) fn page(sources: &[Source<'_>], views: &[(&str, &str, View)], data: &Data, options: &PageOptions) -> String {
-    let top = headline::top(sources, views);
+pub(super) fn page(
+    sources: &[Source<'_>],
+    views: &[(&str, &str, View)],
+    data: &Data,
+    comparison: Option<Comparison<'_>>,
+    options: &PageOptions,
+) -> String {
+    let diff = comparison.map(|comparison| comparison.diff);
+    let top = headline::top(sources, views, diff);
     let html = escape::html;
     let numbers: Vec<String> = top
         .numbers
@@ -69,11 +80,26 @@ pub(super) fn page(sources: &[Source<'_>], views: &[(&str, &str, View)], data: &
         "lead" => html(&top.lead),
         "caution" => caution.clone(),
         "numbers" => numbers.join("\n"),
+        "verdicts" => comparison.map_or_else(String::new, verdicts),
         "blocks" => blocks.clone(),
         "tables" => others.concat(),
-        "method" => method::section(sources, views, options),
+        "method" => method::section(sources, views, diff, options),
         "data" => escape::json(data),
         _ => unreachable!("the frame has a place `{name}` that nothing fills"),
+    })
+}
+
+/// The section of a comparison.
+fn verdicts(comparison: Comparison<'_>) -> String {
+    let gate = comparison.judgement.map_or_else(String::new, |judgement| {
+        let view = judgement.view();
+        let notes: Vec<String> = view.notes.iter().map(|note| format!("<p>{}</p>", escape::html(note))).collect();
+        format!("<h3>Gate</h3>\n{}{}", notes.concat(), tables::table(&view, "Gate"))
+    });
+    fill(VERDICTS, |name| match name {
+        "table" => tables::table(&comparison.diff.view(), "Verdicts"),
+        "gate" => gate.clone(),
+        _ => unreachable!("the section has a place `{name}` that nothing fills"),
     })
 }
 

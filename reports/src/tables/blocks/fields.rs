@@ -3,7 +3,7 @@
 use super::Field;
 
 /// New ones stand at the end. "Time" is what slowdown compares: transfer of communication, latency of the rest.
-pub(super) const FIELDS: [Field; 55] = [
+pub(super) const FIELDS: [Field; 57] = [
     Field::text("block", "name of the block"),
     Field::text("axis", "axis, of blocks that communicate"),
     Field::text("kind", "collective, p2p, group, compute, copy, set or kernel"),
@@ -59,4 +59,6 @@ pub(super) const FIELDS: [Field; 55] = [
     Field::real("outside_ms", "ms", "time of the block alone in the baseline"),
     Field::real("outside_busbw_gbps", "GB/s", "size / outside_ms x bus factor"),
     Field::real("outside_ratio", "", "alone_median_ms / outside_ms"),
+    Field::real("link_pct", "%", "busbw_gbps / declared rate of a rank's link (--link-rate)"),
+    Field::real("alone_link_pct", "%", "the same alone"),
 ];

@@ -19,6 +19,8 @@ pub(super) struct Evidence<'a> {
     pub clock_error_ns: Option<u64>,
     pub sized: bool,
     pub mixed: bool,
+    /// Bus bandwidth in percent of the link's declared rate, overlapped or alone, whichever is more.
+    pub link_pct: Option<f64>,
 }
 
 /// A flag, what it says, and when.
@@ -29,7 +31,7 @@ struct Rule {
 }
 
 /// In the order in which they are written.
-const RULES: [Rule; 8] = [
+const RULES: [Rule; 9] = [
     Rule {
         name: "few",
         meaning: "few: fewer than 6 iterations overlapped or alone, so intervals and percentiles say little.",
@@ -72,6 +74,12 @@ const RULES: [Rule; 8] = [
         meaning: "mixed: executions differ in size or in the size of their team; Size and Ranks are the largest.",
         holds: |e| e.mixed,
     },
+    Rule {
+        name: "ring-equivalent",
+        meaning: "ring-equivalent: the bus bandwidth is above the declared rate of the link. It counts what a ring would \
+            send; where a switch reduces or multicasts (NVLS, SHARP) less travels.",
+        holds: |e| e.link_pct.is_some_and(|pct| pct > 100.0),
+    },
 ];
 
 /// The flags that hold, with a blank between.
@@ -105,6 +113,7 @@ mod tests {
         clock_error_ns: Some(2_000),
         sized: true,
         mixed: false,
+        link_pct: Some(100.0),
     };
 
     #[test]
@@ -122,6 +131,8 @@ mod tests {
         assert_eq!(of(&Evidence { wait_pct: Some(50.1), ..SOUND }), "late");
         assert_eq!(of(&Evidence { sized: false, ..SOUND }), "unsized");
         assert_eq!(of(&Evidence { sized: false, communicates: false, ..SOUND }), "");
+        assert_eq!(of(&Evidence { link_pct: Some(100.1), ..SOUND }), "ring-equivalent");
+        assert_eq!(of(&Evidence { link_pct: None, ..SOUND }), "");
         assert_eq!(of(&Evidence { mixed: true, drifts: true, ..SOUND }), "drift mixed");
     }
 }

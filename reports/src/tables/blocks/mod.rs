@@ -36,7 +36,7 @@ const SHOWN: [Shown; 14] = [
     Shown::new("Alone / outside", "outside_ratio", Show::Factor).optional(),
 ];
 
-const SHOWN_WIDE: [Shown; 29] = [
+const SHOWN_WIDE: [Shown; 31] = [
     Shown::new("Run", "run", Show::Text),
     Shown::new("Block", "block", Show::Text),
     Shown::new("Axis", "axis", Show::Text),
@@ -57,6 +57,8 @@ const SHOWN_WIDE: [Shown; 29] = [
     Shown::new("algbw (GB/s)", "algbw_gbps", Show::Rate).after_bar(),
     Shown::new("busbw", "busbw_gbps", Show::Rate),
     Shown::new("busbw alone", "alone_busbw_gbps", Show::Rate),
+    Shown::new("of link (%)", "link_pct", Show::Percent).optional(),
+    Shown::new("alone", "alone_link_pct", Show::Percent).optional(),
     Shown::new("Wait (ms)", "wait_ms", Show::Millis).after_bar(),
     Shown::new("Wait (%)", "wait_pct", Show::Percent),
     Shown::new("Exposed (ms)", "exposed_ms", Show::Millis),

@@ -124,6 +124,8 @@ fn row(run: &Run, group: &Group, steps: &[u32], step_ms: Option<f64>) -> PolarsR
     let exposed_ns = overlapped.real("exposed_ns")?.map(|ns| ns / run.exposure().steps.len() as f64);
     let wait_share = overlapped.real("wait_sum_ns")?.zip(overlapped.real("latency_sum_ns")?);
     let wait_pct = wait_share.filter(|_| communicates).map(|(wait, latency)| 100.0 * wait / latency);
+    let link_pct = |busbw: Option<f64>| busbw.zip(run.link_gbps).map(|(busbw, link)| 100.0 * busbw / link);
+    let links = [link_pct(overlapped.real("busbw_gbps")?), link_pct(alone.real("busbw_gbps")?)];
     let trend = drift(&overlapped.by_iteration);
     let evidence = Evidence {
         communicates,
@@ -136,6 +138,7 @@ fn row(run: &Run, group: &Group, steps: &[u32], step_ms: Option<f64>) -> PolarsR
         sized: overlapped.real("size_bytes")?.or(alone.real("size_bytes")?).is_some(),
         mixed: overlapped.real("size_bytes")? != overlapped.real("least_bytes")?
             || overlapped.real("ranks")? != overlapped.real("least_ranks")?,
+        link_pct: links.into_iter().flatten().reduce(f64::max),
     };
 
     let mut row = Row::from(group.names(run));
@@ -188,6 +191,8 @@ fn row(run: &Run, group: &Group, steps: &[u32], step_ms: Option<f64>) -> PolarsR
         ("alone_outliers", Value::Integer(severe_outliers(alone.times.values()) as u64)),
         ("drift", Value::real(trend)),
         ("flags", Value::text(Some(flags::of(&evidence)).as_deref().filter(|flags| !flags.is_empty()))),
+        ("link_pct", Value::real(links[0])),
+        ("alone_link_pct", Value::real(links[1])),
     ]);
     if communicates && let Some(baseline) = &run.baseline {
         row.extend(outside::values(baseline, work, (size_bytes, ranks), alone.spread.median));
