@@ -40,7 +40,7 @@ pub enum Command {
     /// Write a pattern, or that of a capture, in another tool's format
     #[cfg(feature = "import")]
     Export(Export),
-    /// Run a pattern over sizes of its collectives and print one table of all; a run folder a size, in that of -o
+    /// Run a pattern over sizes of its collectives or settings of its communicators, and print one table of all
     #[cfg(feature = "tables")]
     Sweep(Sweep),
     /// Print tables of saved runs, or draw them as a timeline
@@ -160,7 +160,8 @@ pub struct World {
     /// Take all ranks as alike: leave out the pattern's `skew` and `host_skew`, which speak of the ranks it was captured on
     #[arg(long)]
     pub even: bool,
-    /// Change a setting of an axis' or lane's communicators, as axis.dp.max_ctas=4 or lane.comm.priority=high
+    /// Change a setting of an axis' or lane's communicators, as axis.dp.max_ctas=4 or lane.comm.priority=high; `sweep` takes
+    /// several values, as axis.dp.max_ctas=4,8,16
     #[arg(long = "set", value_name = "SETTING")]
     pub set: Vec<Setting>,
 }
@@ -188,13 +189,13 @@ pub struct Replay {
 pub struct Sweep {
     /// The pattern file
     pub pattern: PathBuf,
-    /// The first and the last size, as 1MiB..1GiB, each twice the one before; 1MiB..1GiB*4 goes by fours
+    /// Sweep sizes from the first to the last, as 1MiB..1GiB, each twice the one before; 1MiB..1GiB*4 goes by fours
     #[arg(long, value_name = "FIRST..LAST", value_parser = sizes)]
-    pub size: Sizes,
-    /// Only this block, by name; may be given several times [default: all collectives of one size]
-    #[arg(long, value_name = "NAME")]
+    pub size: Option<Sizes>,
+    /// Resize only this block, by name; may be given several times [default: all collectives of one size]
+    #[arg(long, value_name = "NAME", requires = "size")]
     pub block: Vec<String>,
-    // Of a sweep, -o is the folder in which each size has its run folder.
+    // Of a sweep, -o is the folder in which each run has its run folder.
     #[command(flatten)]
     pub how: How,
 }
@@ -391,7 +392,7 @@ pub struct Export {
 
 #[derive(Debug, Args)]
 pub struct Report {
-    /// Run folders
+    /// Run folders, or folders that hold them
     #[arg(required = true, value_name = "RUN")]
     pub runs: Vec<PathBuf>,
     /// Which table

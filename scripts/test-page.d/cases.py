@@ -110,6 +110,10 @@ def make(maestro):
             "--gate", "rules.yaml", "--format", "html", "-o", "verdicts.html")
     yield "verdicts", maestro.folder / "verdicts.html"
 
+    maestro("sweep", "experts.yaml", "--backend", "threads", "--iterations", "4", "--rounds", "1", "--no-verify",
+            "--size", "4KiB..1MiB*4", "--set", "axis.ep.max_ctas=4,8", "-o", "swept")
+    yield "sweep", maestro.page("sweep", "swept", "--link-rate", "10GB/s")
+
     maestro("replay", "fsdp.yaml", "--backend", "dry", "--axis", "dp=8", "--even", "-o", "eight")
     yield "eight-ranks", maestro.page("eight-ranks", "eight")
 

@@ -18,13 +18,18 @@ def sections(browser, name, _):
         "bytes": bool(data["bytes"]),
         "method": True,
     }
+    if name == "sweep":
+        points = data["sweep"]["points"]
+        assert [(point["x"], point["panel"]) for point in points] == [
+            (size, f"axis.ep.max_ctas={ctas}") for size in [4096, 16384, 65536, 262144, 1048576] for ctas in [4, 8]], points
+    has["sweep"] = data["sweep"] is not None
     for section, there in has.items():
         shown = browser.js(f"!document.getElementById('{section}').hidden")
         assert shown == there, f"section {section} is {'shown' if shown else 'hidden'}"
         if there and section not in ("blocks", "method"):
             assert browser.js(f"document.querySelectorAll('#{section} svg[role=img]').length") > 0, f"{section} has no drawing"
     if name == "before-over-after":
-        assert all(has.values()), f"this page was meant to have everything: {has}"
+        assert all(there for section, there in has.items() if section != "sweep"), f"this page was meant to have everything: {has}"
         assert "heat" in browser.js("[...document.querySelectorAll('main > section:not([hidden])')].map((s) => s.id)")
     shown = browser.js("document.getElementById('verdicts') !== null")
     assert shown == (data["verdicts"] is not None) == (name == "verdicts"), "verdicts on a page without a comparison, or none on one with"

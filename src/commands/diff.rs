@@ -10,13 +10,14 @@ use maestro_reports::{Format, Run};
 use maestro_reports::{PageOptions, page_of_diff};
 use serde_json::json;
 
+use super::folders;
 use crate::failure::{Failure, INCONCLUSIVE, REGRESSION};
 use crate::{cli, output};
 
 pub fn run(args: &cli::Diff) -> Result<(), Failure> {
     let gate = args.gate.as_deref().map(rules).transpose()?;
     let options = options(args, gate.as_ref());
-    let (before, after) = (runs(&args.before)?, runs(&args.against)?);
+    let (before, after) = (folders::runs(&args.before)?, folders::runs(&args.against)?);
     apart(&before, &after)?;
     let sides = [side(&before, &options)?, side(&after, &options)?];
     let diff = Diff::of(&sides[0], &sides[1], &options)?;
@@ -56,28 +57,6 @@ fn options(args: &cli::Diff, gate: Option<&Gate>) -> Options {
         declared: args.changed.clone(),
         ..Options::default()
     }
-}
-
-/// The run folders that `paths` are or hold, in the order of the paths.
-fn runs(paths: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
-    let is_run = |path: &Path| path.join("run.json").is_file();
-    let mut all = Vec::new();
-    for path in paths {
-        let mut inside: Vec<PathBuf> = Vec::new();
-        if path.is_dir() && !is_run(path) {
-            let entries = std::fs::read_dir(path)
-                .with_context(|| format!("{}: the folder cannot be listed; check its permissions", path.display()))?;
-            inside.extend(entries.filter_map(Result::ok).map(|entry| entry.path()).filter(|path| is_run(path)));
-            // a-2 before a-10.
-            inside.sort_by_key(|path| (path.as_os_str().len(), path.clone()));
-        }
-        // Without any run in it, opening it as one says what is wrong.
-        if inside.is_empty() {
-            inside.push(path.clone());
-        }
-        all.extend(inside);
-    }
-    Ok(all)
 }
 
 /// Refuses a run that is given twice: it would count as two.

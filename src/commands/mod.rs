@@ -12,6 +12,7 @@ pub mod doctor;
 mod document;
 #[cfg(feature = "import")]
 pub mod export;
+mod folders;
 #[cfg(feature = "import")]
 pub mod import;
 pub mod replay;

@@ -10,6 +10,7 @@ use {
     std::sync::Arc,
 };
 
+use super::folders;
 use crate::failure::Failure;
 use crate::{cli, output};
 
@@ -38,7 +39,8 @@ pub fn run(args: &cli::Report) -> Result<(), Failure> {
 /// The runs, with the baseline that is given beside them.
 fn open(args: &cli::Report) -> Result<Vec<Run>, Failure> {
     #[cfg_attr(not(feature = "tables"), expect(unused_mut))]
-    let mut runs = args.runs.iter().map(|folder| Run::open(folder)).collect::<Result<Vec<Run>, _>>()?;
+    let mut runs =
+        folders::runs(&args.runs)?.iter().map(|folder| Run::open(folder)).collect::<Result<Vec<Run>, _>>()?;
     #[cfg(feature = "tables")]
     if let Some(file) = &args.baseline {
         let baseline = Arc::new(Baseline::read(file)?);

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use maestro_pattern::Work;
 use maestro_reports::{REPORTS, Run, Value, View};
+use serde_json::Value as Json;
 
 use crate::harness::{folder, golden, maestro, path};
 
@@ -220,13 +222,69 @@ fn files_with_types_go_where_they_are_asked_to() {
     }
 }
 
+/// Two collectives of a size, and one of none.
+const SMALL: &str = "\
+maestro: 1
+name: s
+axes: {dp: {size: 2}}
+blocks:
+  a: {all_reduce: {size: 1MiB, dtype: f32}}
+  b: {all_gather: {size: 1KiB, dtype: f32}}
+  c: {barrier: {}}
+lanes: {comm: {}}
+schedule:
+- {run: a, on: dp, lane: comm}
+- {run: b, on: dp, lane: comm}
+- {run: c, on: dp, lane: comm}
+";
+
+#[test]
+fn a_sweep_of_settings_is_a_run_a_choice_and_draws_curves() {
+    let here = folder();
+    std::fs::write(here.path().join("p.yaml"), SMALL).expect("a file");
+    let sweep = ["sweep", "p.yaml", "--backend", "threads", "--iterations", "1", "--rounds", "1", "-o", "out"];
+    let over =
+        ["--size", "4KiB..8KiB", "--block", "a", "--set", "axis.dp.max_ctas=4,16", "--set", "lane.comm.priority=high"];
+    let told = maestro(here.path(), sweep.iter().chain(&over)).ok();
+    assert!(told.contains("`maestro report out --format html -o page.html` draws the curves"), "{told}");
+    let each = [(4_096, 4), (4_096, 16), (8_192, 4), (8_192, 16)];
+    for (size, ctas) in each {
+        let run = Run::open(&here.path().join(format!("out/{size}_axis.dp.max_ctas={ctas}"))).expect("a run");
+        let Work::Collective(one) = &run.pattern.blocks[0].work else { panic!("a collective") };
+        assert_eq!(one.size, Some(size));
+        let text = run.pattern.to_yaml();
+        assert!(text.contains(&format!("max_ctas: {ctas}")) && text.contains("priority: high"), "{text}");
+        let variant: Vec<(&str, &str)> =
+            run.info.environment.variant.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        assert_eq!(variant, [("axis.dp.max_ctas", &*ctas.to_string()), ("size", &*size.to_string())]);
+    }
+
+    // A folder stands for the runs in it.
+    let page = maestro(here.path(), ["report", "out", "--format", "html"]).ok();
+    let (_, rest) = page.split_once("id=\"data\">").expect("a page has data");
+    let data: Json = serde_json::from_str(rest.split_once("</script>").expect("that end").0).expect("JSON");
+    assert_eq!(data["sweep"]["axis"], "size");
+    let points = data["sweep"]["points"].as_array().expect("points");
+    let mut drawn: Vec<(u64, String)> = points
+        .iter()
+        .map(|point| {
+            (point["x"].as_f64().expect("a size") as u64, point["panel"].as_str().expect("a panel").to_owned())
+        })
+        .collect();
+    drawn.sort();
+    let mut expected = each.map(|(size, ctas)| (size, format!("axis.dp.max_ctas={ctas}"))).to_vec();
+    expected.sort();
+    assert_eq!(drawn, expected);
+    assert!(data["timelines"].as_array().expect("a list").is_empty());
+    // Two runs are before and after, whatever they were given.
+    let two = ["report", "out/4096_axis.dp.max_ctas=4", "out/4096_axis.dp.max_ctas=16", "--format", "html"];
+    assert!(maestro(here.path(), two).ok().contains("\"sweep\":null"));
+}
+
 #[test]
 fn a_sweep_is_a_run_a_size() {
     let here = folder();
-    let text = "maestro: 1\nname: s\naxes: {dp: {size: 2}}\nblocks:\n  a: {all_reduce: {size: 1MiB, dtype: f32}}\n  \
-                b: {all_gather: {size: 1KiB, dtype: f32}}\n  c: {barrier: {}}\nlanes: {comm: {}}\nschedule:\n- {run: a, on: dp, \
-                lane: comm}\n- {run: b, on: dp, lane: comm}\n- {run: c, on: dp, lane: comm}\n";
-    std::fs::write(here.path().join("p.yaml"), text).expect("a file");
+    std::fs::write(here.path().join("p.yaml"), SMALL).expect("a file");
     let sweep = |more: &[&str]| {
         let args = ["sweep", "p.yaml", "--backend", "threads", "--iterations", "1", "--rounds", "1", "-o", "out"];
         maestro(here.path(), args.iter().chain(more))
@@ -245,7 +303,12 @@ fn a_sweep_is_a_run_a_size() {
 
     // All is refused before anything is run.
     for (more, says) in [
-        (&["--size", "4KiB..1KiB"][..], "4KiB..1KiB"),
+        (&[][..], "there is nothing to sweep"),
+        (&["--set", "axis.dp.max_ctas=4"], "there is nothing to sweep"),
+        (&["--set", "axis.dp.max_ctas=4,x"], "must be a whole number, not `x`"),
+        (&["--set", "axis.dp.max_ctas=4,4"], "is there twice"),
+        (&["--set", "axis.tp.max_ctas=4,8"], "no axis `tp`"),
+        (&["--size", "4KiB..1KiB"], "4KiB..1KiB"),
         (&["--size", "4KiB..8KiB", "--block", "x"], "no block is named `x`"),
         (&["--size", "4KiB..8KiB", "--block", "c"], "`c` has no one size"),
         (&["--size", "2..8"], "with size 2 B"),

@@ -4,7 +4,7 @@
 //! says that one run a side cannot show more.
 
 use super::sources::Source;
-use super::{verdicts, view};
+use super::{sweep, verdicts, view};
 use crate::diff::Diff;
 use crate::{Headline, Origin, Value, View};
 
@@ -51,6 +51,16 @@ pub(super) fn top(sources: &[Source<'_>], views: &[(&str, &str, View)], diff: Op
             None => format!(" · {role}: {id}"),
         };
     }
+    if let Some((axis, _)) = sweep::names(sources) {
+        let kicker = format!(
+            "{} · {} {count} · {} · {} runs of a sweep",
+            info.pattern.name,
+            info.ranks,
+            device(this),
+            sources.len()
+        );
+        return over_a_sweep(sources, views, kicker, axis);
+    }
     let beside = other.map(|other| sources[other].role.as_str());
     let numbers = [step(now, beside.zip(then)), exposed(now, beside.zip(then)), slowdown(slowed.as_ref(), simulated)];
     let lead = |whole| now.map_or_else(String::new, |now| lead(now, slowed.as_ref(), whole));
@@ -71,6 +81,47 @@ pub(super) fn top(sources: &[Source<'_>], views: &[(&str, &str, View)], diff: Op
         _ => Some("One run a side shows a difference, not whether it would show again: for a verdict compare several runs of each side with maestro diff.".to_owned()),
     };
     Top { kicker, sentence: sentence(this, now, beside.zip(then)), lead: lead("it"), caution, numbers }
+}
+
+/// The top of the page of a sweep along `axis`: its shortest step beside its longest.
+fn over_a_sweep(sources: &[Source<'_>], views: &[(&str, &str, View)], kicker: String, axis: &str) -> Top {
+    let mut steps: Vec<(Headline, &Source<'_>)> =
+        sources.iter().filter_map(|source| Some((Headline::of(source.run)?, source))).collect();
+    steps.sort_by(|(a, _), (b, _)| a.step_median_ms.total_cmp(&b.step_median_ms));
+    let ends = steps.first().zip(steps.last());
+    let sentence = match ends {
+        Some(((least, short), (most, long))) => format!(
+            "Over {axis} the step takes from {} ms ({}) to {} ms ({})",
+            ms(least.step_median_ms),
+            sweep::given(short),
+            ms(most.step_median_ms),
+            sweep::given(long)
+        ),
+        None => "No run of the sweep holds a step that took any time".to_owned(),
+    };
+    let shortest = steps.first();
+    let simulated = sources.iter().any(|source| source.run.info.made_by == Origin::Dry);
+    let slowed = shortest
+        .filter(|_| !simulated)
+        .and_then(|(_, source)| view(views, "blocks").and_then(|table| Slowed::of(table, source)));
+    let mut of_step = step(shortest.map(|(headline, _)| *headline), None);
+    of_step.name = "Shortest step";
+    if let Some((_, source)) = shortest {
+        of_step.beside = sweep::given(source);
+    }
+    let lead = "The numbers below are of the run with the shortest step; each run is one sample, so of two that lie close \
+                together compare several runs each with maestro diff.";
+    Top {
+        kicker,
+        sentence,
+        lead: lead.to_owned(),
+        caution: None,
+        numbers: [
+            of_step,
+            exposed(shortest.map(|(headline, _)| *headline), None),
+            slowdown(slowed.as_ref(), simulated),
+        ],
+    }
 }
 
 /// What it ran on, in a few words.

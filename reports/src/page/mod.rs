@@ -17,6 +17,7 @@ mod headline;
 mod interference;
 mod method;
 mod sources;
+mod sweep;
 mod tables;
 mod template;
 mod timeline;

@@ -11,7 +11,7 @@ const FRAME: &str = include_str!("assets/page.html");
 const STYLE: &str = include_str!("assets/page.css");
 
 /// The scripts, in the order in which they need each other.
-const SCRIPTS: [&str; 9] = [
+const SCRIPTS: [&str; 10] = [
     include_str!("assets/common.js"),
     include_str!("assets/table.js"),
     include_str!("assets/verdicts.js"),
@@ -19,6 +19,7 @@ const SCRIPTS: [&str; 9] = [
     include_str!("assets/waterfall.js"),
     include_str!("assets/distributions.js"),
     include_str!("assets/bandwidth.js"),
+    include_str!("assets/sweep.js"),
     include_str!("assets/heat.js"),
     include_str!("assets/main.js"),
 ];

@@ -3,7 +3,7 @@
 const redrawAll = () => redraws.forEach((redraw) => redraw());
 
 document.querySelectorAll("table.sortable").forEach(sortable);
-for (const draw of [verdicts, timelines, waterfalls, interference, distributions, bandwidths, waits, exchanged]) draw();
+for (const draw of [verdicts, sweeps, timelines, waterfalls, interference, distributions, bandwidths, waits, exchanged]) draw();
 redrawAll();
 
 const contents = document.getElementById("contents");
