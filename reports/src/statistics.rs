@@ -4,6 +4,9 @@
 //! bootstrap does not draw executions but whole iterations, with everything that was measured in them (a cluster
 //! bootstrap), for each side by itself. It is seeded: the same measurements give the same interval.
 
+#[cfg(feature = "tables")]
+use statrs::distribution::{Binomial, DiscreteCDF};
+
 /// Resamples of a bootstrap.
 const RESAMPLES: usize = 2_000;
 /// Fewest iterations a side for an interval.
@@ -28,6 +31,18 @@ pub(crate) fn median(values: &mut [u64]) -> Option<f64> {
 pub(crate) fn middle(sorted: &[u64]) -> Option<f64> {
     let n = sorted.len();
     (n > 0).then(|| (sorted[(n - 1) / 2] as f64 + sorted[n / 2] as f64) / 2.0)
+}
+
+/// The two of `n` values in ascending order, by index, between which the median of what they were drawn from lies in at
+/// least 95 % of cases, whatever its distribution: the closest such pair that is as far from both ends. `None` of fewer than
+/// six, of which not even the ends enclose it so often.
+///
+/// A value lies below the median with chance 1/2, so how many do is binomial; David and Nagaraja, Order Statistics, 7.1.
+#[cfg(feature = "tables")]
+pub(crate) fn median_interval(n: usize) -> Option<(usize, usize)> {
+    let below_the_median = Binomial::new(0.5, n as u64).ok()?;
+    let low = (0..n / 2).take_while(|below| below_the_median.cdf(*below as u64) <= 0.025).last()?;
+    Some((low, n - 1 - low))
 }
 
 /// Values with the iterations in which they were measured.
@@ -227,6 +242,16 @@ impl SplitMix64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(feature = "tables")]
+    #[test]
+    fn the_interval_of_a_median_is_a_pair_of_the_values() {
+        // As in tables of the sign test at 5 %: from six values on, the ends; of 9 the second and the eighth; of 20 the
+        // sixth and the fifteenth.
+        let pairs = [5, 6, 8, 9, 12, 20].map(median_interval);
+        assert_eq!(pairs, [None, Some((0, 5)), Some((0, 7)), Some((1, 7)), Some((2, 9)), Some((5, 14))]);
+        assert_eq!(median_interval(0), None);
+    }
 
     #[test]
     fn medians_worked_by_hand() {

@@ -54,3 +54,21 @@ fn a_rate_without_a_unit_is_refused() {
         assert!(outcome.stderr.contains("is no rate such as 450GB/s (bytes) or 400Gb/s (bits)"), "{}", outcome.stderr);
     }
 }
+
+#[test]
+fn bytes_of_many_ranks_are_drawn_by_neighbours() {
+    let folder = folder();
+    let at = folder.path();
+    // Each rank of 300 keeps 4 B and sends 4 B to every other one.
+    let text = "maestro: 1\nname: wide\naxes: {ep: {size: 300}}\nblocks:\n  \
+                exchange: {all_to_all: {size: 1200, dtype: f32}, captured: 1ms}\nlanes: {comm: {}}\nschedule:\n\
+                - {run: exchange, on: ep, lane: comm}\n";
+    fs::write(at.join("wide.yaml"), text).unwrap();
+    maestro(at, ["replay", "wide.yaml", "--backend", "dry", "-o", "wide"]).ok();
+    let data = data(&maestro(at, ["report", "wide", "--format", "html"]).ok());
+    let bytes = &data["bytes"][0];
+    assert_eq!((bytes["ranks_a_row"].as_u64(), bytes["last"].as_u64()), (Some(3), Some(299)));
+    let rows: Vec<Vec<u64>> = serde_json::from_value(bytes["bytes"].clone()).unwrap();
+    assert_eq!(rows.len(), 100);
+    assert!(rows.iter().all(|row| row.len() == 100 && row.iter().all(|bytes| *bytes == 3 * 3 * 4)));
+}

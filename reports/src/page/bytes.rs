@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::sources::Source;
 use super::typical;
 
-/// Most ranks of a matrix: a page with more cells is neither small nor legible.
+/// Most rows of a matrix: a page with more cells is neither small nor legible. Of more ranks, neighbours share a row.
 const MOST: u32 = 128;
 
 /// Rank x rank of one run.
@@ -16,20 +16,24 @@ pub(super) struct Bytes {
     run: usize,
     /// Executions of all-to-alls, of all ranks, in the step.
     executions: usize,
-    /// Per sender, per receiver: bytes of one step. What a rank keeps for itself is on the diagonal.
+    /// How many ranks one after the other share a row and a column; the last ones may be fewer.
+    ranks_a_row: u32,
+    /// The last rank.
+    last: u32,
+    /// Per sender, per receiver: bytes of one step. What a rank keeps for itself is on the diagonal, and so is what goes
+    /// between ranks of one row.
     bytes: Vec<Vec<u64>>,
 }
 
-/// The bytes of all-to-alls in the typical step of run number `run`; `None` without any, or with too many ranks to draw.
+/// The bytes of all-to-alls in the typical step of run number `run`; `None` without any.
 pub(super) fn of(sources: &[Source<'_>], run: usize) -> Option<Bytes> {
     let source = sources[run].run;
     let ranks = source.world.size();
     let (step, _) = typical::step(source)?;
-    if ranks > MOST {
-        return None;
-    }
+    let ranks_a_row = ranks.div_ceil(MOST);
+    let row_of = |rank: u32| (rank / ranks_a_row) as usize;
     let columns = source.measurements();
-    let mut bytes = vec![vec![0u64; ranks as usize]; ranks as usize];
+    let mut bytes = vec![vec![0u64; row_of(ranks - 1) + 1]; row_of(ranks - 1) + 1];
     let mut executions = 0;
     for row in 0..columns.len() {
         if (columns.round[row], columns.iteration[row]) != step || columns.state[row] != State::Overlapped {
@@ -43,13 +47,13 @@ pub(super) fn of(sources: &[Source<'_>], run: usize) -> Option<Bytes> {
         for collective in all_to_alls(&source.pattern.blocks[columns.block[row] as usize].work) {
             any = true;
             for (peer, sent) in team.iter().zip(sent(collective, seat as usize, team.len())) {
-                let cell = &mut bytes[rank as usize][*peer as usize];
+                let cell = &mut bytes[row_of(rank)][row_of(*peer)];
                 *cell = cell.saturating_add(sent);
             }
         }
         executions += usize::from(any);
     }
-    (executions > 0).then_some(Bytes { run, executions, bytes })
+    (executions > 0).then_some(Bytes { run, executions, ranks_a_row, last: ranks - 1, bytes })
 }
 
 fn all_to_alls(work: &Work) -> impl Iterator<Item = &Collective> {

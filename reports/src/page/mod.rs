@@ -28,6 +28,7 @@ mod waterfall;
 
 use std::collections::HashSet;
 
+use self::cells::Cells;
 use self::data::Data;
 use self::sources::Source;
 use crate::diff::{Diff, Judgement};
@@ -77,8 +78,11 @@ fn build(mut runs: Vec<Run>, comparison: Option<Comparison<'_>>, options: &PageO
     }
     runs.sort_by_key(|run| run.info.made_by != Origin::Import);
     name_apart(&mut runs);
-    let views: Vec<(&str, &str, View)> =
+    let mut views: Vec<(&str, &str, View)> =
         REPORTS.iter().map(|report| Ok((report.name(), report.about(), report.view(&runs)?))).collect::<Result<_>>()?;
+    // Of runs that no other repeats it says nothing new.
+    let repeated = |view: &View| Cells::all(view).any(|row| row.count("runs").is_some_and(|runs| runs > 1));
+    views.retain(|(name, _, view)| *name != "across" || repeated(view));
     let sources = Source::all(&runs);
     let data = Data::of(&sources, &views, comparison.map(|comparison| comparison.diff));
     Ok(template::page(&sources, &views, &data, comparison, options))

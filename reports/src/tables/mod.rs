@@ -7,6 +7,7 @@
 //! Polars aggregates and holds the tables; what it has no expression for (sharing exposed time, what ran beside what,
 //! intervals) is computed by this crate's own functions and added as a column.
 
+mod across;
 mod blocks;
 mod exposure;
 mod fidelity;
@@ -100,6 +101,7 @@ pub static REPORTS: &[&dyn Report] = &[
     &fidelity::ByBlock,
     &waits::Waits,
     &quantiles::Quantiles,
+    &across::Across,
 ];
 
 /// The first column of what is written for programs.

@@ -371,3 +371,67 @@ fn several_runs_have_their_own_rows() {
     let table = report("blocks").table(&[run("before", 3, 1)]).unwrap();
     assert_eq!((table.height(), table.width()), (4, 1 + report("blocks").fields().len()));
 }
+
+/// A run whose reduction takes so many microseconds inside the step, and 100 alone, in each of two iterations.
+fn reducing(id: &str, us: u64) -> Run {
+    let mut all: Vec<Measurement> = Vec::new();
+    for turn in [(0, 0), (0, 1)] {
+        for rank in 0..2 {
+            all.push(collective(State::Overlapped, turn, rank, REDUCE, (0, 0, us * 1_000)));
+            all.push(collective(State::Alone, turn, rank, REDUCE, (0, 0, 100_000)));
+        }
+    }
+    let pattern = Pattern::from_yaml(common::PATTERN).unwrap();
+    Run::new(RunInfo { id: id.into(), ..common::info("", 2, 1) }, pattern, &all).unwrap()
+}
+
+#[test]
+fn repeated_runs_are_one_row_a_block() {
+    let across = report("across");
+    // Seven runs out of order: median 130, and of seven values the ends enclose the median in 98 % of cases.
+    let us = [130, 100, 160, 110, 120, 150, 140];
+    let runs: Vec<Run> = us.iter().enumerate().map(|(n, us)| reducing(&format!("r-{n}"), *us)).collect();
+    let view = across.view(&runs).unwrap();
+    let levels: Vec<&Value> = (0..view.rows.len()).map(|row| view.value(row, "level")).collect();
+    assert_eq!(levels, [&Value::Text("step".into()), &Value::Text("block".into())]);
+    assert_eq!(view.value(1, "run"), &Value::Text("r-0 and 6 more".into()));
+    assert_eq!(view.value(1, "samples"), &Value::Text("7x2".into()));
+    let of = |row: usize, key: &str| match view.value(row, key) {
+        Value::Real(value) => Some(*value),
+        Value::Integer(value) => Some(*value as f64),
+        Value::Missing | Value::Text(_) => None,
+    };
+    // Sums of squares about the mean of 130 are 2,800 over six.
+    let cv = 100.0 * (2_800.0_f64 / 6.0).sqrt() / 130.0;
+    for (key, expected) in [
+        ("runs", 7.0),
+        ("iterations", 14.0),
+        ("overlap_median_ms", 0.130),
+        ("overlap_lo_ms", 0.100),
+        ("overlap_hi_ms", 0.160),
+        ("overlap_min_ms", 0.100),
+        ("overlap_max_ms", 0.160),
+        ("overlap_cv_pct", cv),
+        ("alone_median_ms", 0.100),
+        ("slowdown", 1.3),
+        ("slowdown_lo", 1.0),
+        ("slowdown_hi", 1.6),
+    ] {
+        close(of(1, key), expected);
+    }
+    assert!(of(1, "alone_cv_pct").is_some_and(|cv| cv < 1e-12));
+    // Nothing hides it, so the step is as long, and all of it is exposed.
+    for key in ["overlap_median_ms", "exposed_ms"] {
+        close(of(0, key), 0.130);
+    }
+
+    // Five have no interval. A run that was given something else is no repeat.
+    let mut runs: Vec<Run> = runs.into_iter().take(6).collect();
+    runs[5].info.environment.variant.insert("NCCL_ALGO".into(), "Tree".into());
+    let view = across.view(&runs).unwrap();
+    let ids: Vec<&Value> = (0..view.rows.len()).map(|row| view.value(row, "run")).collect();
+    let [many, one] = ["r-0 and 4 more", "r-5"].map(|id| Value::Text(id.into()));
+    assert_eq!(ids, [&many, &many, &one, &one]);
+    assert!((0..4).all(|row| *view.value(row, "overlap_lo_ms") == Value::Missing));
+    assert_eq!(*view.value(3, "overlap_cv_pct"), Value::Missing);
+}

@@ -142,7 +142,7 @@ fn commands_are_shown_as_a_shell_takes_them() {
     let pattern = Pattern::from_yaml(common::PATTERN).unwrap();
     let run = Run::new(info, pattern, &common::measurements(2, 1)).unwrap();
     let command = ["maestro", "report", "a"].map(String::from).to_vec();
-    let page = page(vec![run], &PageOptions { command, ..PageOptions::default() }).unwrap();
+    let page = page(vec![run], &PageOptions { command }).unwrap();
     assert!(page.contains("<code>maestro replay &#39;my step.yaml&#39;</code>"));
     assert!(page.contains("<dt>this page</dt><dd><code>maestro report a</code></dd>"));
     assert!(of(vec![self::run("a", 2, 1)]).contains("not recorded"));
@@ -189,7 +189,7 @@ fn hostile() -> Run {
 #[test]
 fn names_are_text_and_nothing_else() {
     let command = HOSTILE.map(String::from).to_vec();
-    let page = page(vec![hostile()], &PageOptions { command, ..PageOptions::default() }).unwrap();
+    let page = page(vec![hostile()], &PageOptions { command }).unwrap();
     let tame = of(vec![run("a", 4, 1)]);
     for tag in ["<script", "</script", "<img", "<!--", "<style", "</style"] {
         assert_eq!(page.matches(tag).count(), tame.matches(tag).count(), "{tag}");

@@ -113,15 +113,21 @@ function waits() {
 function exchanged() {
   if (data.bytes.length === 0) return;
   const most = Math.max(1, ...data.bytes.flatMap((one) => one.bytes.flatMap((row, from) => row.filter((_, to) => to !== from))));
+  // As `12`, or of several ranks that share a row `24 to 27`.
+  const ranks = (one, row) => {
+    const [from, to] = [row * one.ranks_a_row, Math.min((row + 1) * one.ranks_a_row - 1, one.last)];
+    return from === to ? `${from}` : `${from} to ${to}`;
+  };
+  const inside = (one) => (one.ranks_a_row > 1 ? ", inside these ranks" : ", inside the rank");
   const draw = (one, width) => matrix({
-    title: `Bytes of all-to-alls from rank to rank, ${data.runs[one.run].role}`, axis: `to rank; ${one.executions} executions in the step`, width, left: 84,
+    title: `Bytes of all-to-alls from rank to rank, ${data.runs[one.run].role}`, axis: `to rank; ${one.executions} executions in the step`, width, left: one.ranks_a_row > 1 ? 130 : 84,
     description: "A row a sender, a column a receiver; the data is in the table below.",
-    rows: one.bytes.map((_, rank) => `from rank ${rank}`), columns: one.bytes.map((_, rank) => rank), cell: { most: 96, height: one.bytes.length > 32 ? 12 : 26 },
+    rows: one.bytes.map((_, row) => `from rank ${ranks(one, row)}`), columns: one.bytes.map((_, row) => row * one.ranks_a_row), cell: { most: 96, height: one.bytes.length > 32 ? 12 : 26 },
     cells: one.bytes.map((row, from) => row.map((value, to) => ({
       fill: "var(--heat)", strength: from === to ? 0 : 0.7 * (value / most), text: bytes(value),
-      tip: `rank ${from} to rank ${to}${from === to ? ", inside the rank" : ""}\n${bytes(value)} (${value} B)` }))),
+      tip: `rank ${ranks(one, from)} to rank ${ranks(one, to)}${from === to ? inside(one) : ""}\n${bytes(value)} (${value} B)` }))),
   });
   section("bytes", scaleLegend([["var(--heat)", 0, "0"], ["var(--heat)", 0.35, bytes(most / 2)], ["var(--heat)", 0.7, bytes(most)]]), panelsOf(data.bytes, draw),
     behind("bytes from rank to rank", ["Run", "From", "To", "Bytes"], () => data.bytes.flatMap((one) => one.bytes.flatMap((row, from) =>
-      row.map((value, to) => [data.runs[one.run].role, from, to, value])))));
+      row.map((value, to) => [data.runs[one.run].role, one.ranks_a_row > 1 ? ranks(one, from) : from, one.ranks_a_row > 1 ? ranks(one, to) : to, value])))));
 }

@@ -12,6 +12,7 @@ use super::{EXPOSED, Field, Report, frame, presence, refused, stack};
 use crate::view::{Show, Shown};
 use crate::{Result, Run, Value, View, method};
 use fields::FIELDS;
+pub(super) use row::rows;
 
 /// One row a block and axis, all of its executions together, in the order of the pattern's blocks.
 pub(super) struct Blocks;
@@ -109,7 +110,7 @@ impl Report for Blocks {
     }
 
     fn table(&self, runs: &[Run]) -> Result<DataFrame> {
-        stack(&FIELDS, runs, row::rows).map_err(refused(self.name()))
+        stack(&FIELDS, runs, rows).map_err(refused(self.name()))
     }
 }
 
@@ -143,7 +144,7 @@ impl Report for Wide {
     }
 
     fn table(&self, runs: &[Run]) -> Result<DataFrame> {
-        stack(&FIELDS, runs, row::rows).map_err(refused(self.name()))
+        stack(&FIELDS, runs, rows).map_err(refused(self.name()))
     }
 }
 

@@ -11,7 +11,7 @@ use crate::statistics::{Sample, ratio_of_medians};
 use crate::{Headline, Role, Run, Value};
 
 /// The rows of a run, in the order of the pattern's blocks.
-pub(super) fn rows(run: &Run) -> PolarsResult<Vec<Row>> {
+pub(in crate::tables) fn rows(run: &Run) -> PolarsResult<Vec<Row>> {
     let steps = frame::steps(run.measurements());
     let step_ms = Headline::of(run).map(|headline| headline.step_mean_ms);
     frame::groups(run).par_iter().map(|group| row(run, group, &steps, step_ms)).collect()
