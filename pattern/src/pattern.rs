@@ -303,4 +303,13 @@ pub struct Assumption {
     pub what: String,
     /// How sure.
     pub confidence: Confidence,
+    /// The blocks that it is about, by name; empty if it is about no one block.
+    pub blocks: Vec<String>,
+}
+
+impl Assumption {
+    /// An assumption about no one block.
+    pub fn new(what: impl Into<String>, confidence: Confidence) -> Self {
+        Self { what: what.into(), confidence, blocks: Vec::new() }
+    }
 }

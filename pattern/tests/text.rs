@@ -57,7 +57,8 @@ schedule:
   - {wait: [g, "layer[-2]"]}
 host_skew: [1.05, 0.95]
 assumed:
-  - {what: "splits of 4 all-to-alls taken as even", confidence: low}
+  - {what: "splits of 4 all-to-alls taken as even", confidence: low, blocks: [route]}
+  - {what: "reductions taken as sums", confidence: high}
 "#;
 
 #[test]
@@ -219,6 +220,15 @@ fn errors_name_the_place_and_the_nearest_right_name() {
             assert!(error.contains(word), "{line}: {error}");
         }
     }
+}
+
+#[test]
+fn an_assumption_is_about_blocks_that_are_there() {
+    let text = with("", "") + "assumed:\n  - {what: x, confidence: low, blocks: [g, gg]}\n";
+    let error = Pattern::from_yaml(&text).unwrap_err();
+    let line = text.lines().count() as u32;
+    assert_eq!(error.place.position().map(|(line, _)| line), Some(line), "{error}");
+    assert!(error.to_string().contains("no block is named `gg`") && error.to_string().contains("did you mean `g`?"));
 }
 
 /// A small generator of pseudo-random numbers (Marsaglia's xorshift64).

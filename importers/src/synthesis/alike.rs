@@ -20,7 +20,7 @@ pub(crate) struct Alike {
     pub first: Vec<usize>,
     /// The work of each such first block.
     pub work: HashMap<usize, Work>,
-    /// What was averaged; `None`: nothing.
+    /// What was averaged, without its blocks, which have no names yet; `None`: nothing.
     pub assumed: Option<Assumption>,
 }
 
@@ -61,13 +61,13 @@ pub(crate) fn alike<P: PartialEq>(works: &[(Work, usize)], phases: &[P], block_o
         most = members.iter().map(|(work, _)| difference(work, &mean)).fold(most, f64::max);
         work.insert(first, mean);
     }
-    let assumed = (averaged > 0).then(|| Assumption {
-        what: format!(
+    let assumed = (averaged > 0).then(|| {
+        let what = format!(
             "{averaged} blocks whose sizes depend on the data stand as {} with mean sizes, up to {:.0} % off",
             work.len(),
             100.0 * most
-        ),
-        confidence: Confidence::Medium,
+        );
+        Assumption::new(what, Confidence::Medium)
     });
     // What has no mean after all stays apart.
     let first =

@@ -59,7 +59,7 @@ pub(crate) fn axes(communicators: &Communicators, resolved: &[Vec<Resolved>], ca
                 if !sure {
                     let shown = if communicator.desc.is_empty() { "nameless" } else { &communicator.desc };
                     let what = format!("axis of the {shown} group named {name} after what it carries");
-                    assumed.push(Assumption { what, confidence: Confidence::Medium });
+                    assumed.push(Assumption::new(what, Confidence::Medium));
                 }
                 drafts.push(Draft {
                     name,
@@ -87,7 +87,7 @@ fn finish(drafts: Vec<Draft>, communicators: usize, assumed: Vec<Assumption>, ca
             (None, None) => AxisShape::Teams(draft.teams.clone()),
             (None, Some(teams)) => {
                 let what = format!("teams of axis {name} that were not captured taken to follow the others");
-                result.assumed.push(Assumption { what, confidence: Confidence::Low });
+                result.assumed.push(Assumption::new(what, Confidence::Low));
                 AxisShape::Teams(teams)
             }
         };

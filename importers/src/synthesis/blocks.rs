@@ -143,14 +143,17 @@ pub(crate) fn blocks(
         let count = draft.executions.values().map(Vec::len).sum();
         works.push((work(&draft.key, &ranks[r], &ranks[r].events.events[e]), count));
     }
-    let mut assumed = None;
+    let (mut assumed, mut averaged) = (None, Vec::new());
     if !exact {
         let phases: Vec<_> = drafts.iter().map(|draft| draft.key.phase()).collect();
         let alike = alike::alike(&works, &phases, &block_of);
         assumed = alike.assumed.clone();
-        (drafts, works) = joined(drafts, works, alike, &mut block_of);
+        (drafts, works, averaged) = joined(drafts, works, alike, &mut block_of);
     }
     let names = names(&drafts);
+    if let Some(assumed) = &mut assumed {
+        assumed.blocks = averaged.into_iter().map(|block: usize| names[block].clone()).collect();
+    }
     let blocks = drafts
         .iter()
         .zip(works)
@@ -164,14 +167,15 @@ pub(crate) fn blocks(
     Blocks { blocks, block_of, assumed }
 }
 
-/// Drafts that are one become one, with new numbers for all.
+/// Drafts that are one become one, with new numbers for all. Gives those that are means of others, too, by their new
+/// numbers.
 fn joined(
     drafts: Vec<Draft>,
     works: Vec<(Work, usize)>,
     mut alike: Alike,
     block_of: &mut [Vec<usize>],
-) -> (Vec<Draft>, Vec<(Work, usize)>) {
-    let (mut kept, mut kept_works): (Vec<Draft>, Vec<_>) = Default::default();
+) -> (Vec<Draft>, Vec<(Work, usize)>, Vec<usize>) {
+    let (mut kept, mut kept_works, mut averaged): (Vec<Draft>, Vec<_>, Vec<usize>) = Default::default();
     let mut number = Vec::with_capacity(drafts.len());
     for (block, (mut draft, (work, count))) in drafts.into_iter().zip(works).enumerate() {
         let first = alike.first[block];
@@ -185,6 +189,7 @@ fn joined(
         }
         number.push(kept.len());
         let mean = alike.work.remove(&block);
+        averaged.extend(mean.as_ref().map(|_| kept.len()));
         if let (Some(Work::Collective(mean)), Key::Communication { what, .. }) = (&mean, &mut draft.key) {
             // Names speak of sizes.
             *what = What::Collective(mean.clone());
@@ -193,7 +198,7 @@ fn joined(
         kept_works.push((mean.unwrap_or(work), count));
     }
     block_of.iter_mut().flatten().for_each(|block| *block = number[*block]);
-    (kept, kept_works)
+    (kept, kept_works, averaged)
 }
 
 impl Key {

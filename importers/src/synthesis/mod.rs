@@ -221,14 +221,14 @@ pub fn synthesise(capture: &Capture, options: &Options, notes: &mut Notes) -> Re
     let plan = Plan::new(&pattern, &[]);
     let folding = plan.as_ref().ok().map(|plan| folding::error(plan, &ranks, &blocks, |r| emit::host_times(&parts, r)));
     assumed::inferred(&mut pattern, waits, &collectives, &chosen, timelines.len() as u32, world);
-    assumed::arguments(&mut pattern, &ranks);
+    assumed::arguments(&mut pattern, &ranks, &blocks);
     if lent > 0 {
         let what = format!("sizes of {lent} communications taken from elsewhere, as asked for, in the order of calls");
-        pattern.assumed.push(Assumption { what, confidence: Confidence::Medium });
+        pattern.assumed.push(Assumption::new(what, Confidence::Medium));
     }
     if options.host != HostTime::Captured {
         let what = format!("{:.0} % of the captured host time kept, as asked for", 100.0 * options.host.factor());
-        pattern.assumed.push(Assumption { what, confidence: Confidence::Medium });
+        pattern.assumed.push(Assumption::new(what, Confidence::Medium));
     }
     pattern.assumed.extend(blocks.assumed.clone());
     // A pattern that was written down states its traffic.

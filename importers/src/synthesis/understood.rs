@@ -106,5 +106,5 @@ pub(crate) fn assumption(compute: &[ComputeSummary]) -> Option<Assumption> {
     let (memory, guessed, all) = (sum(|rank| rank.memory_ns), sum(|rank| rank.guessed_ns), sum(|rank| rank.kernels_ns));
     let guessed = 100.0 * guessed as f64 / all.max(1) as f64;
     let what = format!("memory traffic from operators' shapes, a guess in {guessed:.1} % of compute time");
-    (memory > 0).then_some(Assumption { what, confidence: Confidence::Medium })
+    (memory > 0).then_some(Assumption::new(what, Confidence::Medium))
 }

@@ -42,8 +42,9 @@ pub(crate) fn read(text: &str) -> Result<Pattern> {
             .unwrap_or_default(),
         roles: named(&fields, "roles", role)?,
         host_skew: fields.get("host_skew").map(|node| node.factors("host_skew")).transpose()?.unwrap_or_default(),
-        assumed: assumed(&fields)?,
+        assumed: Vec::new(),
     };
+    let pattern = Pattern { assumed: assumed(&fields, &pattern)?, ..pattern };
     match (fields.get("schedule"), fields.get("roles")) {
         (None, None) => Err(Error::at(root.place, "the pattern has neither a schedule nor roles")
             .help("add schedule: with a list of items")),
@@ -184,12 +185,13 @@ fn role(key: &Key, node: &Node) -> Result<Role> {
     })
 }
 
-fn assumed(fields: &Fields<'_>) -> Result<Vec<Assumption>> {
+fn assumed(fields: &Fields<'_>, pattern: &Pattern) -> Result<Vec<Assumption>> {
     let Some(node) = fields.get("assumed") else { return Ok(Vec::new()) };
     node.list("assumed")?
         .iter()
         .map(|node| {
-            let fields = node.fields("an assumption", &["what", "confidence"])?;
+            let fields = node.fields("an assumption", &["what", "confidence", "blocks"])?;
+            let blocks = fields.get("blocks").map(|node| about(node, pattern)).transpose()?.unwrap_or_default();
             Ok(Assumption {
                 what: fields.need("what")?.text("what is assumed")?,
                 confidence: fields.need("confidence")?.one_of(
@@ -197,7 +199,22 @@ fn assumed(fields: &Fields<'_>) -> Result<Vec<Assumption>> {
                     |name| Confidence::ALL.into_iter().find(|c| c.name() == name),
                     Confidence::ALL.map(Confidence::name),
                 )?,
+                blocks,
             })
         })
         .collect()
+}
+
+/// The blocks that an assumption is about.
+fn about(node: &Node, pattern: &Pattern) -> Result<Vec<String>> {
+    let known = || pattern.blocks.iter().map(|block| block.name.as_str());
+    let name = |node: &Node| {
+        let name = node.text("a block of an assumption")?;
+        if known().any(|known| known == name) {
+            return Ok(name);
+        }
+        Err(Error::at(node.place, format!("no block is named `{name}`, which something is assumed of"))
+            .nearest(&name, known()))
+    };
+    node.list("the blocks of an assumption")?.iter().map(name).collect()
 }

@@ -61,6 +61,9 @@ pub(crate) fn write(pattern: &Pattern) -> String {
         let mut map = Flow::map();
         map.put("what", quoted(&assumption.what));
         map.put("confidence", assumption.confidence.name());
+        if !assumption.blocks.is_empty() {
+            map.put("blocks", list(assumption.blocks.iter().map(|name| scalar(name))));
+        }
         line(out, 1, &format!("- {}", map.end()));
     });
     out

@@ -19,6 +19,8 @@ pub(super) struct Evidence<'a> {
     pub clock_error_ns: Option<u64>,
     pub sized: bool,
     pub mixed: bool,
+    /// Whether the pattern states that something of the block was inferred.
+    pub inferred: bool,
     /// Bus bandwidth in percent of the link's declared rate, overlapped or alone, whichever is more.
     pub link_pct: Option<f64>,
 }
@@ -31,7 +33,7 @@ struct Rule {
 }
 
 /// In the order in which they are written.
-const RULES: [Rule; 9] = [
+const RULES: [Rule; 10] = [
     Rule {
         name: "few",
         meaning: "few: fewer than 6 iterations overlapped or alone, so intervals and percentiles say little.",
@@ -75,6 +77,12 @@ const RULES: [Rule; 9] = [
         holds: |e| e.mixed,
     },
     Rule {
+        name: "inferred",
+        meaning: "inferred: the capture does not say all of what it does (its size, type, peers or splits); `assumed` in the \
+            pattern tells how it was taken.",
+        holds: |e| e.inferred,
+    },
+    Rule {
         name: "ring-equivalent",
         meaning: "ring-equivalent: the bus bandwidth is above the declared rate of the link. It counts what a ring would \
             send; where a switch reduces or multicasts (NVLS, SHARP) less travels.",
@@ -113,6 +121,7 @@ mod tests {
         clock_error_ns: Some(2_000),
         sized: true,
         mixed: false,
+        inferred: false,
         link_pct: Some(100.0),
     };
 
@@ -131,6 +140,7 @@ mod tests {
         assert_eq!(of(&Evidence { wait_pct: Some(50.1), ..SOUND }), "late");
         assert_eq!(of(&Evidence { sized: false, ..SOUND }), "unsized");
         assert_eq!(of(&Evidence { sized: false, communicates: false, ..SOUND }), "");
+        assert_eq!(of(&Evidence { inferred: true, ..SOUND }), "inferred");
         assert_eq!(of(&Evidence { link_pct: Some(100.1), ..SOUND }), "ring-equivalent");
         assert_eq!(of(&Evidence { link_pct: None, ..SOUND }), "");
         assert_eq!(of(&Evidence { mixed: true, drifts: true, ..SOUND }), "drift mixed");

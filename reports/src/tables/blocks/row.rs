@@ -107,7 +107,7 @@ fn figures() -> Vec<Expr> {
 }
 
 fn row(run: &Run, group: &Group, steps: &[u32], step_ms: Option<f64>) -> PolarsResult<Row> {
-    let work = &run.pattern.blocks[group.block as usize].work;
+    let (name, work) = (&run.pattern.blocks[group.block as usize].name, &run.pattern.blocks[group.block as usize].work);
     let communicates = Role::of(work) == Role::Communication;
     let (overlapped, alone) = (Side::of(run, &group.overlapped, steps)?, Side::of(run, &group.alone, steps)?);
     let latency = latency(run, &group.overlapped)?;
@@ -138,6 +138,7 @@ fn row(run: &Run, group: &Group, steps: &[u32], step_ms: Option<f64>) -> PolarsR
         sized: overlapped.real("size_bytes")?.or(alone.real("size_bytes")?).is_some(),
         mixed: overlapped.real("size_bytes")? != overlapped.real("least_bytes")?
             || overlapped.real("ranks")? != overlapped.real("least_ranks")?,
+        inferred: run.pattern.assumed.iter().any(|assumption| assumption.blocks.contains(name)),
         link_pct: links.into_iter().flatten().reduce(f64::max),
     };
 
