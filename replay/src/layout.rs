@@ -3,9 +3,14 @@
 //! One layout for all back ends, because verification fills inputs and reads outputs without knowing which back end it
 //! looks at. Parts begin at multiples of [`ALIGN`], so that every element type and vector width may start there.
 
+use std::collections::HashSet;
 use std::ops::Range;
 
-use maestro_pattern::{Collective, CollectiveKind, Direction, Work, peer};
+use maestro_pattern::{BlockId, Collective, CollectiveKind, Direction, LaneId, Plan, Work, peer};
+
+use crate::Result;
+use crate::meeting::place;
+use crate::turn::issues;
 
 /// Alignment of parts in bytes: what GPUs want for their widest accesses.
 const ALIGN: usize = 256;
@@ -93,6 +98,28 @@ fn grow(total: &mut usize, bytes: u64) -> Range<usize> {
 pub(crate) fn share(elements: u64, seat: usize, ranks: usize) -> Range<u64> {
     let at = |seat: usize| (u128::from(elements) * seat as u128 / ranks as u128) as u64;
     at(seat)..at(seat + 1)
+}
+
+/// What `rank` runs: each block on each of its lanes once, with the layout of its buffers; that of a block that does not
+/// communicate is empty.
+///
+/// # Errors
+/// The plan contradicts itself.
+pub(crate) fn layouts(plan: &Plan, rank: u32) -> Result<Vec<(BlockId, LaneId, Layout)>> {
+    let mut seen = HashSet::new();
+    let mut all = Vec::new();
+    for issue in issues(plan.program(rank)).filter(|issue| seen.insert((issue.block, issue.axis, issue.lane))) {
+        let layout = match issue.axis {
+            Some(axis) => {
+                let (communicator, seat) = place(plan, rank, issue.block, axis, issue.lane)?;
+                let ranks = plan.communicators[communicator as usize].ranks.len();
+                Layout::of(&plan.blocks[issue.block as usize].work, seat, ranks)
+            }
+            None => Layout::default(),
+        };
+        all.push((issue.block, issue.lane, layout));
+    }
+    Ok(all)
 }
 
 #[cfg(test)]

@@ -109,13 +109,14 @@ fn share_of_host(capture: &Capture, options: &Options, step: u64) -> anyhow::Res
         );
     }
     // A step grows with its host time, so the share lies between one that is too small and one that is not.
-    let (mut small, mut large) = (0, ALL);
-    while large - small > 1 {
-        let middle = (small + large) / 2;
-        if simulated(middle)? < step { small = middle } else { large = middle }
+    let (mut small, mut large) = ((0, none), (ALL, all));
+    while large.0 - small.0 > 1 {
+        let middle = (small.0 + large.0) / 2;
+        let found = (middle, simulated(middle)?);
+        if found.1 < step { small = found } else { large = found }
     }
-    let off = |thousandths: u32| simulated(thousandths).map(|found| found.abs_diff(step));
-    Ok(share(if off(small)? < off(large)? { small } else { large }))
+    let nearest = if small.1.abs_diff(step) < large.1.abs_diff(step) { small } else { large };
+    Ok(share(nearest.0))
 }
 
 /// Runs the pattern by the exact simulation and compares with the capture, by the code that compares any two runs.

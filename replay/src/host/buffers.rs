@@ -10,9 +10,7 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use maestro_pattern::{BlockId, LaneId, Plan, Work};
 
 use super::compute::Workspace;
-use crate::layout::Layout;
-use crate::meeting::place;
-use crate::turn::issues;
+use crate::layout::layouts;
 use crate::verify::noise;
 use crate::{Compute, Error, Result, Settings};
 
@@ -97,28 +95,22 @@ impl Sizes {
 /// The plan contradicts itself.
 pub(super) fn sizes(plan: &Plan, settings: &Settings, rank: u32) -> Result<BTreeMap<LaneId, Sizes>> {
     let mut lanes: BTreeMap<LaneId, Sizes> = BTreeMap::new();
-    let mut seen = std::collections::HashSet::new();
-    for issue in issues(plan.program(rank)) {
-        if !seen.insert((issue.block, issue.axis, issue.lane)) {
-            continue;
-        }
-        let sizes = lanes.entry(issue.lane).or_default();
-        match (&plan.blocks[issue.block as usize].work, issue.axis) {
-            (Work::Compute(kernels), _) if settings.compute == Compute::Work => {
+    for (block, lane, layout) in layouts(plan, rank)? {
+        let sizes = lanes.entry(lane).or_default();
+        match &plan.blocks[block as usize].work {
+            Work::Compute(kernels) if settings.compute == Compute::Work => {
                 let workspace = Workspace::of(kernels);
-                sizes.hold(issue.block, workspace.bytes());
+                sizes.hold(block, workspace.bytes());
                 sizes.workspace.cover(&workspace);
             }
-            (work @ (Work::Collective(_) | Work::P2p { .. } | Work::Group(_)), Some(axis)) => {
-                let (communicator, seat) = place(plan, rank, issue.block, axis, issue.lane)?;
-                let layout = Layout::of(work, seat, plan.communicators[communicator as usize].ranks.len());
+            Work::Compute(_) | Work::Cuda(_) => {}
+            Work::Collective(_) | Work::P2p { .. } | Work::Group(_) => {
                 let all = [layout.input_bytes, layout.output_bytes, layout.scratch_bytes];
-                sizes.hold(issue.block, all.into_iter().fold(0, usize::saturating_add));
+                sizes.hold(block, all.into_iter().fold(0, usize::saturating_add));
                 sizes.input = sizes.input.max(layout.input_bytes);
                 sizes.output = sizes.output.max(layout.output_bytes);
                 sizes.scratch = sizes.scratch.max(layout.scratch_bytes);
             }
-            (Work::Compute(_) | Work::Cuda(_) | Work::Collective(_) | Work::P2p { .. } | Work::Group(_), _) => {}
         }
     }
     Ok(lanes)

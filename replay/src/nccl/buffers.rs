@@ -2,7 +2,7 @@
 //!
 //! Blocks of one lane never run at once, so they share: one set a lane, as large as the largest block that it runs.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use maestro_pattern::{BlockId, Kernel, LaneId, Plan, Work};
@@ -10,9 +10,7 @@ use maestro_pattern::{BlockId, Kernel, LaneId, Plan, Work};
 use super::ffi::Native;
 use super::ffi::blas::result_bytes;
 use super::ffi::cuda::{Cuda, DeviceMemory, PinnedMemory, Slice};
-use crate::layout::Layout;
-use crate::meeting::place;
-use crate::turn::issues;
+use crate::layout::layouts;
 use crate::{Compute, Error, Result, Settings};
 
 /// Bytes that streaming goes through before it begins again, each of what is read and of what is written: far more than
@@ -101,26 +99,17 @@ impl Sizes {
 /// The plan contradicts itself.
 pub(super) fn sizes(plan: &Plan, settings: &Settings, rank: u32) -> Result<BTreeMap<LaneId, Sizes>> {
     let mut lanes: BTreeMap<LaneId, Sizes> = BTreeMap::new();
-    let mut seen = HashSet::new();
-    for issue in issues(plan.program(rank)) {
-        if !seen.insert((issue.block, issue.axis, issue.lane)) {
-            continue;
-        }
-        let lane = lanes.entry(issue.lane).or_default();
-        match (&plan.blocks[issue.block as usize].work, issue.axis) {
-            (Work::Compute(kernels), _) if settings.compute == Compute::Work => {
-                for kernel in kernels {
-                    lane.cover(&Sizes::of(kernel), issue.block);
-                }
+    for (block, lane, layout) in layouts(plan, rank)? {
+        let lane = lanes.entry(lane).or_default();
+        match &plan.blocks[block as usize].work {
+            Work::Compute(kernels) if settings.compute == Compute::Work => {
+                kernels.iter().for_each(|kernel| lane.cover(&Sizes::of(kernel), block));
             }
-            (work @ (Work::Collective(_) | Work::P2p { .. } | Work::Group(_)), Some(axis)) => {
-                let (communicator, seat) = place(plan, rank, issue.block, axis, issue.lane)?;
-                let layout = Layout::of(work, seat, plan.communicators[communicator as usize].ranks.len());
-                let input = layout.input_bytes.max(LEAST);
-                let output = layout.output_bytes.max(LEAST);
-                lane.cover(&Sizes { input, output, ..Sizes::default() }, issue.block);
+            Work::Compute(_) | Work::Cuda(_) => {}
+            Work::Collective(_) | Work::P2p { .. } | Work::Group(_) => {
+                let (input, output) = (layout.input_bytes.max(LEAST), layout.output_bytes.max(LEAST));
+                lane.cover(&Sizes { input, output, ..Sizes::default() }, block);
             }
-            (Work::Compute(_) | Work::Cuda(_) | Work::Collective(_) | Work::P2p { .. } | Work::Group(_), _) => {}
         }
     }
     Ok(lanes)
