@@ -403,7 +403,7 @@ pub struct Report {
         feature = "tables",
         doc = "How to write it; `parquet` and `arrow` are files with types, `perfetto` is no table but a timeline of all \
                runs, for ui.perfetto.dev, and `html` a page with all tables, timelines and curves: of one run, of a \
-               captured and a replayed one, or of one before and one after"
+               captured and a replayed one, of one before and one after, or of a sweep"
     )]
     #[cfg_attr(
         not(feature = "tables"),
@@ -526,25 +526,26 @@ fn pair(text: &str) -> Result<(String, String), String> {
     Ok((name.to_owned(), value.to_owned()))
 }
 
-/// The format that is a page, which only the build with tables makes.
+/// The format that is a page.
 #[cfg(feature = "tables")]
 const HTML: &str = "html";
+/// What only the build with tables writes.
+#[cfg(feature = "tables")]
+const PAGES: &[&str] = &[HTML];
+#[cfg(not(feature = "tables"))]
+const PAGES: &[&str] = &[];
 
 fn report_formats() -> PossibleValuesParser {
     let mut formats = Format::ALL.map(Format::name).to_vec();
     #[cfg(feature = "tables")]
     formats.extend(FileFormat::ALL.map(FileFormat::name));
     formats.push(PERFETTO);
-    #[cfg(feature = "tables")]
-    formats.push(HTML);
+    formats.extend(PAGES);
     formats.into()
 }
 
 fn diff_formats() -> PossibleValuesParser {
-    let mut formats = Format::ALL.map(Format::name).to_vec();
-    #[cfg(feature = "tables")]
-    formats.push(HTML);
-    formats.into()
+    [&Format::ALL.map(Format::name), PAGES].concat().into()
 }
 
 /// A rate in bytes (`450GB/s`) or bits (`400Gb/s`) a second, as decimal gigabytes a second.

@@ -1,9 +1,15 @@
 //! A run, as reports see it: how it was made, the pattern with its world, and what was measured.
 
+#[cfg(feature = "tables")]
+use std::sync::Arc;
 use std::sync::OnceLock;
 
 use maestro_pattern::{AxisSize, Measurement, Pattern, Plan, World};
 
+#[cfg(feature = "tables")]
+use crate::Baseline;
+#[cfg(feature = "tables")]
+use crate::tables::Row;
 use crate::{Columns, Error, Exposure, Result, Role, RunInfo};
 
 /// One run: read from a folder by [`Run::open`], or put together in memory by [`Run::new`].
@@ -21,10 +27,13 @@ pub struct Run {
     by_transfer: Vec<bool>,
     /// What others measured of its blocks alone.
     #[cfg(feature = "tables")]
-    pub baseline: Option<std::sync::Arc<crate::Baseline>>,
+    pub(crate) baseline: Option<Arc<Baseline>>,
     /// What the link of a rank can carry, as declared, in decimal gigabytes a second.
     #[cfg(feature = "tables")]
-    pub link_gbps: Option<f64>,
+    pub(crate) link_gbps: Option<f64>,
+    /// The rows of the table `blocks`, which several tables are made of.
+    #[cfg(feature = "tables")]
+    pub(crate) block_rows: OnceLock<Vec<Row>>,
 }
 
 impl Run {
@@ -69,7 +78,16 @@ impl Run {
             baseline: None,
             #[cfg(feature = "tables")]
             link_gbps: None,
+            #[cfg(feature = "tables")]
+            block_rows: OnceLock::new(),
         }
+    }
+
+    /// The same run, of which reports say how it stands to what others measured and to what the link of a rank can carry, in
+    /// decimal gigabytes a second.
+    #[cfg(feature = "tables")]
+    pub fn beside(self, baseline: Option<Arc<Baseline>>, link_gbps: Option<f64>) -> Self {
+        Self { baseline, link_gbps, block_rows: OnceLock::new(), ..self }
     }
 
     /// What was measured.

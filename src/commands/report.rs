@@ -38,16 +38,12 @@ pub fn run(args: &cli::Report) -> Result<(), Failure> {
 
 /// The runs, with the baseline that is given beside them.
 fn open(args: &cli::Report) -> Result<Vec<Run>, Failure> {
-    #[cfg_attr(not(feature = "tables"), expect(unused_mut))]
-    let mut runs =
-        folders::runs(&args.runs)?.iter().map(|folder| Run::open(folder)).collect::<Result<Vec<Run>, _>>()?;
+    let runs = folders::runs(&args.runs)?.iter().map(|folder| Run::open(folder)).collect::<Result<Vec<Run>, _>>()?;
     #[cfg(feature = "tables")]
-    if let Some(file) = &args.baseline {
-        let baseline = Arc::new(Baseline::read(file)?);
-        runs.iter_mut().for_each(|run| run.baseline = Some(Arc::clone(&baseline)));
-    }
-    #[cfg(feature = "tables")]
-    runs.iter_mut().for_each(|run| run.link_gbps = args.link_rate);
+    let runs = {
+        let baseline = args.baseline.as_deref().map(Baseline::read).transpose()?.map(Arc::new);
+        runs.into_iter().map(|run| run.beside(baseline.clone(), args.link_rate)).collect()
+    };
     Ok(runs)
 }
 

@@ -133,16 +133,16 @@ fn repeats(one: &Run, other: &Run) -> bool {
 fn of_set(set: &[&Run]) -> PolarsResult<Vec<Row>> {
     let headlines: Vec<Headline> = set.iter().filter_map(|run| Headline::of(run)).collect();
     let iterations: Vec<u64> = set.iter().map(|run| run.exposure().iterations().count() as u64).collect();
-    let of_runs: Vec<Vec<Row>> = set.iter().map(|run| rows(run)).collect::<PolarsResult<_>>()?;
+    let of_runs: Vec<&[Row]> = set.iter().map(|run| rows(run)).collect::<PolarsResult<_>>()?;
     let mut all = vec![of_step(&headlines, &iterations)];
     let mut known: Vec<(&Value, &Value)> = Vec::new();
-    for row in of_runs.iter().flatten() {
+    for row in of_runs.iter().copied().flatten() {
         let name = (cell(row, "block"), cell(row, "axis"));
         if known.contains(&name) {
             continue;
         }
         known.push(name);
-        let same = of_runs.iter().flatten().filter(|row| (cell(row, "block"), cell(row, "axis")) == name);
+        let same = of_runs.iter().copied().flatten().filter(|row| (cell(row, "block"), cell(row, "axis")) == name);
         all.push(of_block(&same.collect::<Vec<_>>()));
     }
     Ok(all)

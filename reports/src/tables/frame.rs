@@ -131,7 +131,7 @@ fn team_size(world: &World, axis: u32, rank: u32) -> Option<usize> {
 }
 
 /// A row of a table: keys with their values, in any order; what is not named is missing.
-pub(super) type Row = Vec<(&'static str, Value)>;
+pub(crate) type Row = Vec<(&'static str, Value)>;
 
 /// The table of `rows` with the columns of `fields`.
 pub(super) fn table(fields: &[Field], rows: &[Row]) -> PolarsResult<DataFrame> {

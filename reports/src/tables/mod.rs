@@ -25,7 +25,7 @@ use polars::prelude::{DataFrame, PolarsResult};
 
 use crate::view::Shown;
 use crate::{Error, FileFormat, Result, Run, Value, View, files, method};
-use frame::Row;
+pub(crate) use frame::Row;
 
 /// A table computed from the measurements of one run or several.
 pub trait Report: Sync {

@@ -110,7 +110,7 @@ impl Report for Blocks {
     }
 
     fn table(&self, runs: &[Run]) -> Result<DataFrame> {
-        stack(&FIELDS, runs, rows).map_err(refused(self.name()))
+        stack(&FIELDS, runs, |run| Ok(rows(run)?.to_vec())).map_err(refused(self.name()))
     }
 }
 
@@ -144,7 +144,7 @@ impl Report for Wide {
     }
 
     fn table(&self, runs: &[Run]) -> Result<DataFrame> {
-        stack(&FIELDS, runs, rows).map_err(refused(self.name()))
+        stack(&FIELDS, runs, |run| Ok(rows(run)?.to_vec())).map_err(refused(self.name()))
     }
 }
 

@@ -10,8 +10,16 @@ use crate::doubts::{drift, is_drift, severe_outliers};
 use crate::statistics::{Sample, ratio_of_medians};
 use crate::{Headline, Role, Run, Value};
 
-/// The rows of a run, in the order of the pattern's blocks.
-pub(in crate::tables) fn rows(run: &Run) -> PolarsResult<Vec<Row>> {
+/// The rows of a run, in the order of the pattern's blocks; computed at the first call, then kept.
+pub(in crate::tables) fn rows(run: &Run) -> PolarsResult<&[Row]> {
+    if let Some(known) = run.block_rows.get() {
+        return Ok(known);
+    }
+    let rows = compute(run)?;
+    Ok(run.block_rows.get_or_init(|| rows))
+}
+
+fn compute(run: &Run) -> PolarsResult<Vec<Row>> {
     let steps = frame::steps(run.measurements());
     let step_ms = Headline::of(run).map(|headline| headline.step_mean_ms);
     frame::groups(run).par_iter().map(|group| row(run, group, &steps, step_ms)).collect()
