@@ -34,7 +34,12 @@ pub fn run(args: &cli::Sweep) -> Result<(), Failure> {
         })
         .collect::<anyhow::Result<_>>()?;
     if args.how.plan {
-        return planned.iter().try_for_each(|(_, _, plan)| replay::show_plan(plan, &args.how));
+        return planned.iter().try_for_each(|(point, _, plan)| {
+            if !args.how.json {
+                output::print(&format!("With {}: ", point.words().join(", ")))?;
+            }
+            replay::show_plan(plan, &args.how)
+        });
     }
     let mut runs: Vec<Run> = Vec::new();
     for (point, pattern, plan) in &planned {

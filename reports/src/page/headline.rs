@@ -90,6 +90,9 @@ fn over_a_sweep(sources: &[Source<'_>], views: &[(&str, &str, View)], kicker: St
     steps.sort_by(|(a, _), (b, _)| a.step_median_ms.total_cmp(&b.step_median_ms));
     let ends = steps.first().zip(steps.last());
     let sentence = match ends {
+        Some(((least, _), (most, _))) if ms(least.step_median_ms) == ms(most.step_median_ms) => {
+            format!("Whatever {axis} is, the step takes {} ms", ms(least.step_median_ms))
+        }
         Some(((least, short), (most, long))) => format!(
             "Over {axis} the step takes from {} ms ({}) to {} ms ({})",
             ms(least.step_median_ms),

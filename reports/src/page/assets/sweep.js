@@ -79,8 +79,8 @@ function curvesDrawing(sweep, chart, series, width) {
   for (const one of series) {
     const of = one.colour ?? colour(one.block);
     const name = one.name ?? `${named(one.block)}, ${one.state}`;
-    // Several runs of one value have a point each; a line through them would claim an order.
-    const line = new Set(one.points.map((point) => point.x)).size === one.points.length;
+    // A line claims an order, which names have none of, and one value a point, which several runs of one value are not.
+    const line = sweep.numeric && new Set(one.points.map((point) => point.x)).size === one.points.length;
     if (line) drawn.push(svg("path", { d: one.points.map((point, n) => `${n ? "L" : "M"}${x(point.x).toFixed(1)} ${y(point.y).toFixed(1)}`).join(""), class: `curve ${one.state}`, style: `stroke: ${of}`, "stroke-width": 1.6 }));
     for (const point of one.points) {
       const dot = shape(one.block?.kind ?? "", x(point.x), y(point.y), of, one.state === "alone");
