@@ -40,7 +40,7 @@ pub fn read(paths: &[PathBuf], reading: &Reading, notes: &mut Notes) -> Result<C
     let shared = threads > 1 && files.len() < 2 * threads;
     let helpers = if shared { threads.div_ceil(files.len().max(1)) } else { 0 };
     let reading = Reading { helpers, ..*reading };
-    let outcomes: Vec<(Result<Option<Part>>, Notes)> = files
+    let outcomes: Vec<(Result<Outcome>, Notes)> = files
         .par_iter()
         .map(|found| {
             let mut notes = Notes::default();
@@ -49,17 +49,12 @@ pub fn read(paths: &[PathBuf], reading: &Reading, notes: &mut Notes) -> Result<C
         .collect();
     let mut capture = Capture::default();
     let mut executions = Vec::new();
-    // Folder -> files looked at, captures among them.
-    let mut folders: BTreeMap<&Path, (usize, usize)> = BTreeMap::new();
+    let mut folders: BTreeMap<&Path, Seen> = BTreeMap::new();
     for (found, (outcome, its_notes)) in files.iter().zip(outcomes) {
         notes.merge(its_notes);
-        let part = outcome?;
-        if let Some(folder) = &found.folder {
-            let (seen, captures) = folders.entry(folder).or_default();
-            *seen += 1;
-            *captures += usize::from(part.is_some());
-        }
-        if let Some(part) = part {
+        let outcome = outcome?;
+        let seen = found.folder.as_deref().map(|folder| folders.entry(folder).or_default());
+        if let Some(part) = captured(outcome, seen) {
             if let Some(execution) = part.execution {
                 executions.push(execution);
                 continue;
@@ -71,8 +66,8 @@ pub fn read(paths: &[PathBuf], reading: &Reading, notes: &mut Notes) -> Result<C
             capture.timelines.extend(part.timelines);
         }
     }
-    if let Some((folder, (files, _))) = folders.into_iter().find(|(_, (_, captures))| *captures == 0) {
-        return Err(Error::NoTraces { folder: folder.to_owned(), files, formats: formats() });
+    if let Some((folder, Seen { files, almost, .. })) = folders.into_iter().find(|(_, seen)| seen.captures == 0) {
+        return Err(almost.unwrap_or_else(|| Error::NoTraces { folder: folder.to_owned(), files, formats: formats() }));
     }
     if let Some(execution) = executions.first().filter(|_| capture.files.is_empty()) {
         return Err(Error::ExecutionTraceAlone { file: execution.file.clone() });
@@ -101,26 +96,57 @@ struct Part {
     execution: Option<ExecutionTrace>,
 }
 
+/// What became of a file.
+enum Outcome {
+    Capture(Part),
+    /// It lies in a folder and is nothing of ours.
+    Other,
+    /// It lies in a folder and is of a format that is read, but holds nothing that could be; why.
+    Almost(Error),
+}
+
+/// What was seen of a folder.
+#[derive(Default)]
+struct Seen {
+    files: usize,
+    captures: usize,
+    /// The first that would have been a capture.
+    almost: Option<Error>,
+}
+
+/// What a file gave, if anything; counts it for its folder.
+fn captured(outcome: Outcome, folder: Option<&mut Seen>) -> Option<Part> {
+    let (part, why) = match outcome {
+        Outcome::Capture(part) => (Some(part), None),
+        Outcome::Other => (None, None),
+        Outcome::Almost(why) => (None, Some(why)),
+    };
+    if let Some(folder) = folder {
+        folder.files += 1;
+        folder.captures += usize::from(part.is_some());
+        folder.almost = folder.almost.take().or(why);
+    }
+    part
+}
+
 impl Found {
-    /// Reads the file. `None`: it was found in a folder and is no capture.
-    fn read(&self, reading: &Reading, notes: &mut Notes) -> Result<Option<Part>> {
-        match self.part(reading, notes) {
-            Ok(part) => Ok(Some(part)),
+    /// Reads the file.
+    fn read(&self, reading: &Reading, notes: &mut Notes) -> Result<Outcome> {
+        let outcome = match self.part(reading, notes) {
+            Ok(part) => return Ok(Outcome::Capture(part)),
+            Err(error) if self.folder.is_none() => return Err(error),
             // Beside captures of devices there may lie whatever, the profile of a process without a device included.
+            Err(Error::Unrecognised { .. } | Error::Shape { .. } | Error::Empty { .. }) => Outcome::Other,
             Err(
-                Error::Unrecognised { .. }
-                | Error::Shape { .. }
-                | Error::Empty { .. }
-                | Error::NoActivities { .. }
+                why @ (Error::NoActivities { .. }
                 | Error::NoDeviceNodes { .. }
                 | Error::NoNsight { .. }
-                | Error::NeedsNsys { .. },
-            ) if self.folder.is_some() => {
-                notes.add("files in folders that are no captures", || self.file.display().to_string());
-                Ok(None)
-            }
-            Err(error) => Err(error),
-        }
+                | Error::NeedsNsys { .. }),
+            ) => Outcome::Almost(why),
+            Err(error) => return Err(error),
+        };
+        notes.add("files in folders that are no captures", || self.file.display().to_string());
+        Ok(outcome)
     }
 
     fn part(&self, reading: &Reading, notes: &mut Notes) -> Result<Part> {
@@ -381,6 +407,11 @@ mod tests {
                 other => panic!("{other:?}"),
             }
         }
+        // Where nothing but captures of hosts lies, that is what is wrong.
+        let host = r#"{"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "a", "ts": 1, "dur": 1}]}"#;
+        let folder = folder(&[("run.json", "{}"), ("rank0.json", host), ("rank1.json", host)]);
+        let error = read(&[folder.path().to_owned()], &Reading::default(), &mut Notes::default()).unwrap_err();
+        assert!(matches!(error, Error::NoActivities { .. }) && error.to_string().contains("rank0.json"), "{error}");
     }
 
     #[test]
