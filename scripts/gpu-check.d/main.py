@@ -14,6 +14,7 @@ from pathlib import Path
 import parts_alone
 import parts_fidelity
 import parts_machine
+import parts_meshes
 import parts_units
 from check import REPOSITORY, Context, Trouble
 
@@ -31,6 +32,7 @@ PARTS = [
     ("b", "conformance", 90, parts_machine.conformance),
     ("k", "a process a GPU by torchrun", 30, parts_machine.torchrun),
     ("j", "memory checker", 170, parts_machine.sanitizer),
+    ("m", "two axes on eight GPUs", 420, parts_meshes.meshes),
     ("w", "second witness: training here", 75, parts_fidelity.witnesses),
 ]
 NO_BARS = "w"

@@ -26,6 +26,8 @@ class Workload:
     host: str = "captured"
     # Other shares of it whose steps are shown beside, without a bar.
     beside: tuple = ()
+    # How near the transfers of its collectives must come, in percent.
+    transfers: float = COLLECTIVE_PERCENT
 
 
 # As much of the profiled host time as makes the step as long as it was without the profiler.
@@ -91,10 +93,11 @@ def graph(context, part):
     context.results.add(part, "fsdp_large as a CUDA graph", "-", f"{context.step_ms(folder):.1f} ms{beside}")
 
 
-def train(context, kind, folder, limit=60):
-    """Trains one workload of the recipe: its unprofiled steps; traces land in the folder."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", RECIPE / "train.py", kind, folder]
-    return data.unprofiled_steps(context.must(command, limit=limit, env={"LARGE": "1"}).output)
+def train(context, kind, folder, limit=60, recipe=RECIPE / "train.py", ranks=2, sync=False):
+    """Trains one workload of a recipe: its unprofiled steps; traces land in the folder."""
+    command = [sys.executable, "-m", "torch.distributed.run", f"--nproc_per_node={ranks}", recipe, kind, folder]
+    env = {"LARGE": "1", **({"SYNC": "1"} if sync else {})}
+    return data.unprofiled_steps(context.must(command, limit=limit, env=env).output)
 
 
 def bring_in(context, workload, captures, host=None, name=None):
@@ -163,7 +166,7 @@ def collectives(context, workload, gaps, dry, ruled):
             for side, folder in (("captured", captured_folder), ("dry", dry), ("replayed", gaps))}
     blocks = [block for block in bare["replayed"] if block in spans]
     ran = ruled.transfers if ruled else {}
-    judge_transfers(context, name, blocks, captured, ran if ruled else None, spans)
+    judge_transfers(context, workload, blocks, captured, ran if ruled else None, spans)
     judge_exposure(context, name, bare)
     context.results.detail(f"Collectives of {name} (us)", [
         "block", "transfer captured", "pattern (dry)", "replayed, by kernels", "against captured (%)",
@@ -180,29 +183,29 @@ def against(replayed, captured):
     return number(replayed), number(percent(replayed, captured) if replayed and captured else None, 1, True)
 
 
-def judge_transfers(context, name, blocks, captured, ran, spans):
+def judge_transfers(context, workload, blocks, captured, ran, spans):
     """The captured times are those of kernels, so the bar is on kernels, and on spans only where there are none.
 
     A span holds the wait until multiprocessors are free for the kernel; it is told beside, without a bar.
     """
-    what, bar = f"transfer of collectives of {name}", f"within {COLLECTIVE_PERCENT:.0f} %"
+    what, bar = f"transfer of collectives of {workload.name}", f"within {workload.transfers:.0f} %"
     if ran is None:
-        said, holds = transfers_within(blocks, captured, spans)
+        said, holds = transfers_within(blocks, captured, spans, workload.transfers)
         context.results.add("e", what, bar, f"by spans, which hold the wait for multiprocessors: {said}", holds)
         return
-    said, holds = transfers_within(blocks, captured, ran)
+    said, holds = transfers_within(blocks, captured, ran, workload.transfers)
     context.results.add("e", what, bar, f"by kernels: {said}", holds)
-    said, _ = transfers_within(blocks, captured, spans)
+    said, _ = transfers_within(blocks, captured, spans, workload.transfers)
     context.results.add("e", f"{what}, with the wait for multiprocessors", "-", f"by spans: {said}")
 
 
-def transfers_within(blocks, captured, replayed):
+def transfers_within(blocks, captured, replayed, bar=COLLECTIVE_PERCENT):
     """How many blocks are as near as the bar asks, in words, and whether all are."""
     compared = [block for block in blocks if captured.get(block)]
     off = {block: percent(replayed[block], captured[block]) for block in compared if block in replayed}
     if not off:
         return "none measured", False
-    within = [block for block in off if abs(off[block]) <= COLLECTIVE_PERCENT]
+    within = [block for block in off if abs(off[block]) <= bar]
     near = [block for block in off if block in within or abs(replayed[block] - captured[block]) <= COLLECTIVE_US]
     worst = max(off, key=lambda block: abs(off[block]))
     return (f"{len(within)} of {len(compared)} blocks within ({len(near)} with {COLLECTIVE_US:.0f} us more);"

@@ -14,10 +14,12 @@ import data
 import kernels
 import parts_alone
 import parts_fidelity
+import parts_meshes
 import parts_units
-from check import PATTERNS, Context, Trouble, median, number, percent, size_name, table
+from check import PATTERNS, Context, Done, Trouble, median, number, percent, size_name, table
 
 MIB = 1 << 20
+DDP = parts_fidelity.Workload("ddp", 3)
 
 
 def context(folder):
@@ -147,7 +149,7 @@ class Judges(unittest.TestCase):
         parts_fidelity.step(self.context, "d", "ddp", 190.0, 197.8, "the recorded one", 3)
         parts_fidelity.step(self.context, "d", "ddp, asap", 190.0, 197.8, "the recorded one")
         captured = {"a": 100.0, "b": 100.0}
-        parts_fidelity.judge_transfers(self.context, "ddp", ["a", "b"], captured, None, {"a": 109.0, "b": 89.0})
+        parts_fidelity.judge_transfers(self.context, DDP, ["a", "b"], captured, None, {"a": 109.0, "b": 89.0})
         bare = {side: {"a": (30.0, 100.0, True), "b": (0.0, 9.0, side == "replayed")}
                 for side in ("captured", "dry", "replayed")}
         parts_fidelity.judge_exposure(self.context, "ddp", bare)
@@ -156,10 +158,10 @@ class Judges(unittest.TestCase):
 
     def test_the_bar_on_transfers_is_on_kernels_where_they_are_known(self):
         captured, spans = {"a": 335.0, "b": 100.0}, {"a": 1100.0, "b": 104.0}
-        parts_fidelity.judge_transfers(self.context, "ddp", ["a", "b"], captured, {"a": 340.0, "b": 91.0}, spans)
-        parts_fidelity.judge_transfers(self.context, "ddp", ["a", "b"], captured, {"a": 340.0}, spans)
-        parts_fidelity.judge_transfers(self.context, "ddp", ["a", "b"], captured, {}, spans)
-        parts_fidelity.judge_transfers(self.context, "ddp", ["a", "b"], captured, None, spans)
+        parts_fidelity.judge_transfers(self.context, DDP, ["a", "b"], captured, {"a": 340.0, "b": 91.0}, spans)
+        parts_fidelity.judge_transfers(self.context, DDP, ["a", "b"], captured, {"a": 340.0}, spans)
+        parts_fidelity.judge_transfers(self.context, DDP, ["a", "b"], captured, {}, spans)
+        parts_fidelity.judge_transfers(self.context, DDP, ["a", "b"], captured, None, spans)
         self.assertEqual(self.verdicts(), [True, None, False, None, False, None, False])
         said = [row.measured for row in self.context.results.rows]
         self.assertTrue(said[0].startswith("by kernels: 2 of 2 blocks within (2 with 5 us more); farthest b -9 %"))
@@ -318,6 +320,51 @@ class Running(unittest.TestCase):
         self.assertEqual((median([None, 1, 3]), median([])), (2, None))
         self.assertAlmostEqual(percent(103, 100), 3)
         self.assertEqual((size_name(16 * MIB), size_name(1 << 30), size_name(7)), ("16 MiB", "1 GiB", "7 B"))
+
+
+class Meshes(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.context = context(Path(self.folder.name))
+        self.addCleanup(self.context.log.close)
+
+    def verdicts(self):
+        return [row.holds for row in self.context.results.rows]
+
+    def test_transfers_have_the_bar_of_their_workload(self):
+        for workload in (DDP, parts_fidelity.Workload("wide", 5, transfers=15.0)):
+            parts_fidelity.judge_transfers(self.context, workload, ["a"], {"a": 100.0}, None, {"a": 114.0})
+        self.assertEqual(self.verdicts(), [False, True])
+        self.assertEqual([row.bar for row in self.context.results.rows], ["within 10 %", "within 15 %"])
+
+    def test_axes_are_the_mesh_by_name_and_size(self):
+        self.context.shown = lambda _: {"axes": [{"name": "dp", "teams": [[0, 2], [1, 3]]}, {"name": "tp", "teams": [[0, 1], [2, 3]]}]}
+        for axes in ({"dp": 2, "tp": 2}, {"dp": 2, "pp": 2}, {"dp": 4, "tp": 2}):
+            parts_meshes.judge_axes(self.context, "m", "x", Path("x.yaml"), axes)
+        self.assertEqual(self.verdicts(), [True, False, False])
+
+    def test_a_refusal_is_bad_input_in_one_sentence(self):
+        clear = "maestro: nccl: the pattern has 8 ranks and this machine has 2 GPUs; give its axes smaller sizes\n"
+        for done in (Done(2, clear, 0.1), Done(101, clear, 0.1), Done(2, clear + "and more\n", 0.1), Done(0, "", 0.1)):
+            self.context.run = lambda *_, done=done, **__: done
+            parts_meshes.judge_refusal(self.context, "m", "x", Path("x.yaml"))
+        self.assertEqual(self.verdicts(), [True, False, False, False])
+
+    def test_fewer_gpus_are_said_and_nothing_is_run(self):
+        self.context.maestro = lambda *_: Done(0, "GPUs\n  0  NVIDIA H200, 139 GiB, 132 SMs\n  1  NVIDIA H200, 139 GiB, 132 SMs\n", 0.1)
+        parts_meshes.meshes(self.context, "m")
+        row, = self.context.results.rows
+        self.assertIsNone(row.holds)
+        self.assertIn("8 GPUs, and this machine has 2", row.measured)
+
+    def test_captures_are_packed_and_weighed(self):
+        file = Path(self.folder.name) / "rank0.json.gz"
+        for size in (1, parts_meshes.MOST_BYTES + 1):
+            file.write_bytes(bytes(size))
+            parts_meshes.keep(self.context, "m", [file])
+        self.assertEqual(self.verdicts(), [True, False])
+        self.assertTrue((self.context.out / "captures.tar").is_file())
 
 
 if __name__ == "__main__":
