@@ -24,6 +24,15 @@ impl Failure {
         Self { code: RUN, error: error.into() }
     }
 
+    /// What is printed: the error with its causes, each of which is said once.
+    pub fn said(&self) -> String {
+        self.error.chain().fold(String::new(), |said, cause| match cause.to_string() {
+            cause if said.contains(&cause) => said,
+            cause if said.is_empty() => cause,
+            cause => format!("{said}: {cause}"),
+        })
+    }
+
     /// Whether standard output was closed by its reader.
     pub fn is_broken_pipe(&self) -> bool {
         let io = self.error.chain().find_map(|cause| cause.downcast_ref::<std::io::Error>());
@@ -35,5 +44,20 @@ impl Failure {
 impl<E: Into<anyhow::Error>> From<E> for Failure {
     fn from(error: E) -> Self {
         Self { code: INPUT, error: error.into() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::{Context, anyhow};
+
+    use super::*;
+
+    #[test]
+    fn each_cause_is_said_once() {
+        let error =
+            Err::<(), _>(anyhow!("no such file")).context("a.yaml: cannot be read (no such file)").context("import");
+        let failure = Failure::from(error.unwrap_err());
+        assert_eq!(failure.said(), "import: a.yaml: cannot be read (no such file)");
     }
 }

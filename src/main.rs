@@ -34,7 +34,7 @@ fn main() -> ExitCode {
         // Whoever reads our output has had enough of it: no failure.
         Err(failure) if failure.is_broken_pipe() => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("maestro: {:#}", failure.error);
+            eprintln!("maestro: {}", failure.said());
             ExitCode::from(failure.code)
         }
     }
