@@ -4,10 +4,14 @@ import sys
 import tarfile
 
 import parts_fidelity
-from check import FIXTURES, RECIPE, Trouble
+from check import FIXTURES, Trouble
 from parts_fidelity import UNPROFILED, Workload
 
 TRAIN = FIXTURES / "recipes" / "train_mesh.py"
+SCRUB = TRAIN.with_name("scrub.py")
+# What is left out of the captures, so that all together stay small (scrub.py says what): never what the pattern is made
+# of. Two steps tell an outlier; with stream waits one step is enough.
+LEVEL, LEVEL_WITH_WAITS = 2, 3
 RANKS = 8
 # Each workload with the axes of its mesh.
 MESHES = {"fsdp_tp": {"dp": 4, "tp": 2}, "pp_dp": {"pp": 2, "dp": 4}}
@@ -30,35 +34,36 @@ def meshes(context, part):
     scrubbed = []
     for kind, axes in MESHES.items():
         try:
-            scrubbed += workload(context, part, kind, axes)
+            workload(context, part, kind, axes, scrubbed)
         except Trouble as trouble:
             context.results.add(part, f"{kind}", "runs", f"gave up: {trouble}", False)
     keep(context, part, scrubbed)
 
 
-def workload(context, part, kind, axes):
-    """Trains, imports, replays and compares one workload; gives its scrubbed captures."""
+def workload(context, part, kind, axes, scrubbed):
+    """Trains, imports, replays and compares one workload; adds to the scrubbed captures, which show why if it gives up."""
     folder, name = context.work / f"train-{kind}", f"{kind}_large"
     unprofiled = parts_fidelity.train(context, kind, folder, limit=90, recipe=TRAIN, ranks=RANKS)[name]
-    traces = scrub(context, folder, name)
+    traces = scrub(context, folder, name, LEVEL)
+    scrubbed += traces
     what = Workload(name, STEP_PERCENT, UNPROFILED, ("captured",), TRANSFER_PERCENT)
     parts_fidelity.compare(context, part, what, traces, unprofiled, "the one trained here")
     pattern = context.work / f"{name}.yaml"
     judge_axes(context, part, name, pattern, axes)
     judge_refusal(context, part, name, pattern)
     parts_fidelity.train(context, kind, folder, limit=90, recipe=TRAIN, ranks=RANKS, sync=True)
-    recorded = scrub(context, folder, f"{name}_sync")
+    recorded = scrub(context, folder, f"{name}_sync", LEVEL_WITH_WAITS)
+    scrubbed += recorded
     context.maestro("import", *recorded, "-o", context.work / f"{name}_sync.yaml")
     context.results.add(part, f"{name} with recorded stream waits", "imports", f"{len(recorded)} ranks", True)
-    return traces + recorded
 
 
-def scrub(context, folder, name):
+def scrub(context, folder, name, level):
     """The traces of `name` without paths and host names, in the order of ranks."""
     clean = context.work / name
     clean.mkdir(exist_ok=True)
     for raw in sorted(folder.glob(f"{name}_rank*.json.gz")):
-        context.must([sys.executable, RECIPE / "scrub.py", raw, clean / raw.name])
+        context.must([sys.executable, SCRUB, raw, clean / raw.name, level])
     return sorted(clean.glob("*.json.gz"))
 
 

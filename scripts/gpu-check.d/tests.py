@@ -358,6 +358,27 @@ class Meshes(unittest.TestCase):
         self.assertIsNone(row.holds)
         self.assertIn("8 GPUs, and this machine has 2", row.measured)
 
+    def test_a_scrubbed_capture_has_what_an_import_reads(self):
+        sys.path.insert(0, str(parts_meshes.SCRUB.parent))
+        import scrub
+        call = {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "tid": 1, "ts": 11, "dur": 1, "args": {"correlation": 7}}
+        events = [
+            {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#1", "tid": 1, "ts": 1, "dur": 4, "args": {}},
+            {"ph": "X", "cat": "cpu_op", "name": "idle", "tid": 1, "ts": 2, "dur": 1, "args": {}},
+            {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#2", "tid": 1, "ts": 10, "dur": 9, "args": {}},
+            {"ph": "X", "cat": "cpu_op", "name": "mm", "tid": 1, "ts": 10, "dur": 3, "args": {"Input Dims": [[2, 2]], "Ev Idx": 3}},
+            call,
+            {"ph": "X", "cat": "kernel", "name": "gemm", "tid": 7, "ts": 14, "dur": 5, "args": {"correlation": 7, "block": [1, 1, 1]}},
+            {"ph": "s", "cat": "ac2g", "name": "ac2g", "id": 7, "tid": 1, "ts": 11},
+        ]
+        trace = scrub.scrubbed({"host_name": "box", "traceName": "/home/me/x.json", "displayTimeUnit": "ms", "traceEvents": events}, "x.json")
+        self.assertEqual((trace["traceName"], "host_name" in trace, scrub.leaks(trace)), ("x.json", False, set()))
+        names = [[event["name"] for event in scrub.slimmed(trace, level)["traceEvents"]] for level in range(4)]
+        self.assertEqual([len(some) for some in names], [7, 6, 5, 4])
+        self.assertEqual(names[3], ["ProfilerStep#2", "mm", "cudaLaunchKernel", "gemm"])
+        slim = {event["name"]: event["args"] for event in scrub.slimmed(trace, 2)["traceEvents"]}
+        self.assertEqual((slim["mm"], slim["gemm"]), ({"Input Dims": [[2, 2]]}, {"correlation": 7}))
+
     def test_captures_are_packed_and_weighed(self):
         file = Path(self.folder.name) / "rank0.json.gz"
         for size in (1, parts_meshes.MOST_BYTES + 1):
